@@ -1,0 +1,1 @@
+"""How client work is carried out: one process, or many."""

@@ -1,0 +1,55 @@
+"""One client after another. Slow, obvious, and the oracle for every other backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from motet import tree
+from motet.backends.backend import Outcome, combine
+from motet.method import RoundInfo
+from motet.setting import Point, Setting, down_for
+
+
+@dataclass(frozen=True)
+class Serial:
+    """Runs the method's functions as they are written."""
+
+    setting: Setting
+    name: ClassVar[str] = "serial"
+
+    def train(self, down: Any, info: RoundInfo) -> Outcome:
+        """Run the cohort in order of client id, so that sums are reproducible."""
+        parts = [self._train_one(down_for(down, c), c, info) for c in sorted(info.cohort)]
+        return combine(self.setting.method.reduce, parts)
+
+    def predict(
+        self, down: Any, info: RoundInfo, inputs: Mapping[str, Tensor], point: Point
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Serve one client after another."""
+        for client in inputs:
+            personal = self.predictor(down, info, client, point)
+            predicted = self.setting.method.predict(personal, inputs[client], self.setting.task)
+            yield client, predicted
+
+    def predictor(self, down: Any, info: RoundInfo, client: str, point: Point) -> Any:
+        """Make one client's predictor."""
+        setting = self.setting
+        data = setting.data(client, setting.serving_plans(point), info.number)
+        new = client not in setting.store
+        kept = setting.client(client)
+        return setting.predictor(down_for(down, client), kept, data, point=point, new=new)
+
+    def _train_one(self, down: Any, client: str, info: RoundInfo) -> Outcome:
+        setting = self.setting
+        data = setting.data(client, setting.method.plans(), info.number)
+        up, kept = setting.method.client_update(down, setting.client(client), data, setting.task)
+        setting.store.put(client, kept)
+        weight = torch.tensor([setting.weight(client)])
+        partial = setting.method.reduce.lift([client], tree.stack([up]), weight)
+        gradients = setting.gradient_evaluations(data)
+        return Outcome(partial, tree.count_bytes(down), tree.count_bytes(up), gradients)

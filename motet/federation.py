@@ -1,0 +1,302 @@
+"""The round loop. It knows nothing about processes, machines or algorithms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from motet import evaluate, tree
+from motet.backends.backend import Backend
+from motet.backends.serial import Serial
+from motet.backends.vectorized import Vectorized
+from motet.checks import check_fits
+from motet.data.federation import Examples, Federation
+from motet.errors import CapabilityError, RequestError, StateError, nearest
+from motet.keys import Key
+from motet.method import AnyMethod, RoundInfo
+from motet.sampling import cohort_size, draw_cohort
+from motet.setting import POINTS, Point, Setting, down_for
+from motet.task import Task
+
+NEW_CLIENT = "(new client)"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did. `number` counts from 1."""
+
+    number: int
+    cohort: tuple[str, ...]
+    server: Any
+    bytes_down: int
+    bytes_up: int
+    gradients: float
+    seconds: float
+    notes: Mapping[str, Any]  # what the method wants remembered, as values for JSON
+    run: Run = field(repr=False)
+
+    def evaluate(self, split: str = "val", point: Point = "after_adapt") -> evaluate.Evaluation:
+        """Score the state after this round, while it is the current one."""
+        if self.run.finished != self.number:
+            raise StateError(
+                f"round {self.number} has passed: the run is at round {self.run.finished}. "
+                "Evaluate inside the loop."
+            )
+        return self.run.evaluate(split=split, point=point)
+
+
+@dataclass
+class Run:
+    """A federation in progress, or finished: the server's state and what clients keep."""
+
+    setting: Setting
+    backend: Backend
+    cohort: float | int
+    server: Any
+    finished: int = 0
+    warnings: tuple[str, ...] = ()
+
+    def advance(self) -> Round:
+        """Run one round."""
+        started = time.perf_counter()
+        setting = self.setting
+        cohort = draw_cohort(setting.federation.clients, self.cohort, self.finished, setting.key)
+        info = setting.info(self.finished, cohort)
+        outcome = self.backend.train(setting.method.broadcast(self.server, info), info)
+        method, task = setting.method, setting.task
+        self.server = method.server_update(self.server, outcome.combined, info, task)
+        self.finished += 1
+        return Round(
+            number=self.finished,
+            cohort=cohort,
+            server=self.server,
+            bytes_down=outcome.bytes_down,
+            bytes_up=outcome.bytes_up,
+            gradients=outcome.gradients,
+            seconds=time.perf_counter() - started,
+            notes=method.notes(self.server, outcome.combined, info),
+            run=self,
+        )
+
+    @property
+    def clients(self) -> Mapping[str, Any]:
+        """What each client keeps, by client."""
+        return _Kept(self.setting)
+
+    def evaluate(
+        self,
+        split: str = "test",
+        point: Point = "after_adapt",
+        clients: list[str] | None = None,
+    ) -> evaluate.Evaluation:
+        """Score clients on their own data: all of them, unless some are named."""
+        _check_choice("point", point, POINTS)
+        _check_choice("split", split, ("train", "val", "test"))
+        federation = self.setting.federation
+        wanted = [self._known(c) for c in clients] if clients is not None else federation.clients
+        scored = evaluate.with_examples(wanted, lambda c: federation.size(c, split))
+        inputs = _Inputs(federation, split, scored)
+        down, info = self._served(tuple(scored))
+        return evaluate.evaluation(
+            self.backend.predict(down, info, inputs, point),
+            lambda client: federation.examples(client, split).y,
+            self.setting.task.criterion,
+            method=self.setting.method.name,
+            split=split,
+            point=point,
+            number=self.finished,
+        )
+
+    def predict(self, client: str, x: Any, point: Point = "after_adapt") -> Tensor:
+        """Predict with a client's own predictor: probabilities, or values; `x` as in training."""
+        down, info = self._served((self._known(client),))
+        inputs = {client: self._as_input(x)}
+        return next(iter(self.backend.predict(down, info, inputs, point)))[1]
+
+    def personal(self, client: str, point: Point = "after_adapt") -> Any:
+        """Return a client's predictor as the tree the method made it."""
+        down, info = self._served((self._known(client),))
+        return self.backend.predictor(down, info, client, point)
+
+    def model(self, client: str) -> nn.Module:
+        """Return a client's personalized network as a plain `nn.Module` in evaluation mode."""
+        return self._module(self.personal(client))
+
+    def adapt(self, x: Any, y: Any) -> Predictor:
+        """Serve a client never seen before, from examples of its own, by the method's own rule."""
+        setting = self.setting
+        inputs = self._as_input(x)
+        like = setting.federation.examples(setting.federation.clients[0], "train").y
+        labels = torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y).to(like.dtype)
+        nothing = Examples(inputs[:0], labels[:0])
+        examples = {"train": Examples(inputs, labels), "val": nothing}
+        down, info = self._served((NEW_CLIENT,))
+        data = setting.data_from(
+            examples, NEW_CLIENT, setting.serving_plans("after_adapt"), info.number
+        )
+        fresh = setting.fresh_client(NEW_CLIENT)
+        own = down_for(down, NEW_CLIENT)
+        personal = setting.predictor(own, fresh, data, point="after_adapt", new=True)
+        return Predictor(self, personal)
+
+    def _served(self, clients: tuple[str, ...]) -> tuple[Any, RoundInfo]:
+        info = self.setting.info(self.finished, clients)
+        return self.setting.method.broadcast(self.server, info), info
+
+    def _known(self, client: str) -> str:
+        known = self.setting.federation.clients
+        if client not in known:
+            raise RequestError(f'no client is called "{client}"; {nearest(client, known)}.')
+        return client
+
+    def _as_input(self, x: Any) -> Tensor:
+        federation = self.setting.federation
+        like = federation.examples(federation.clients[0], "train").x
+        value = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+        if tuple(value.shape[1:]) != tuple(like.shape[1:]):
+            raise RequestError(
+                f"x must have shape [examples, {', '.join(map(str, like.shape[1:]))}]; got "
+                f"{tuple(value.shape)}."
+            )
+        return value.to(like.dtype)
+
+    def _module(self, personal: Any) -> nn.Module:
+        if not self.setting.method.one_network:
+            raise CapabilityError(
+                f"the predictor of {self.setting.method.name} is more than one network; use "
+                "run.predict."
+            )
+        module = self.setting.task.build().eval()
+        module.load_state_dict(personal, strict=False)
+        return module
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """The predictor of a client that was not part of the federation."""
+
+    run: Run
+    personal: Any
+
+    def predict(self, x: Any) -> Tensor:
+        """Return class probabilities, or values."""
+        setting = self.run.setting
+        return setting.method.predict(self.personal, self.run._as_input(x), setting.task)
+
+    def model(self) -> nn.Module:
+        """Return the predictor as a plain `nn.Module`, where it is one network."""
+        return self.run._module(self.personal)
+
+
+def start(
+    method: AnyMethod,
+    task: Task,
+    data: Federation,
+    *,
+    rounds: int,
+    cohort: float | int = 1.0,
+    seed: int = 0,
+    backend: str = "auto",
+    init: Mapping[str, Any] | None = None,
+    init_clients: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> Run:
+    """Check what can be checked before the first round, and make a run that is ready for it."""
+    if rounds < 0:
+        raise RequestError(f"rounds must be 0 or more; got {rounds}.")
+    cohort_size(cohort, len(data.clients))
+    check_fits(task, data)
+    warnings = tuple(method.check(task, data.clients))
+    key = Key(seed)
+    initial = task.merge(task.init(key.fold("init")), init)
+    setting = Setting(
+        method, task, data, key, rounds, initial, init=init or {}, init_clients=init_clients or {}
+    )
+    server = method.init_server(task, initial, sorted(data.clients), key.fold("server"))
+    chosen = make_backend(backend, setting, **options)
+    return Run(setting, chosen, cohort, tree.clone(server), warnings=warnings)
+
+
+def rounds(
+    method: AnyMethod, task: Task, data: Federation, *, rounds: int, **settings: Any
+) -> Iterator[Round]:
+    """Yield after every round. Evaluation, checkpoints and early stopping belong to the caller."""
+    run = start(method, task, data, rounds=rounds, **settings)
+    for _ in range(rounds):
+        yield run.advance()
+
+
+def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **settings: Any) -> Run:
+    """Run a federation to its end.
+
+    Args:
+        method: What to run.
+        task: The network and its loss.
+        data: The federation.
+        rounds: How many; 0 returns the initial state.
+        **settings: `cohort` (fraction or count, default all), `seed`, `backend` ("auto", "serial",
+            "vectorized"), `init` (initial values by name), `init_clients` (private values by
+            client), and the backend's own options (`chunk_size`, `workers`).
+    """
+    federated = start(method, task, data, rounds=rounds, **settings)
+    for _ in range(rounds):
+        federated.advance()
+    return federated
+
+
+def make_backend(name: str, setting: Setting, **options: Any) -> Backend:
+    """Make the backend called `name`; "auto" stacks clients whenever the method allows it."""
+    if name == "auto":
+        name = "vectorized" if setting.method.vectorizable else "serial"
+    makers: dict[str, Any] = {"serial": Serial, "vectorized": Vectorized}
+    if name not in makers:
+        raise RequestError(f'no backend is called "{name}"; {nearest(name, [*makers, "auto"])}.')
+    if name == "serial":
+        options = {}  # chunks and workers mean nothing here, and must not change a result
+    made: Backend = makers[name](setting, **options)
+    return made
+
+
+class _Kept(Mapping[str, Any]):
+    """A read-only view of private states; clients that never trained have fresh ones."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+
+    def __getitem__(self, client: str) -> Any:
+        if client not in self.setting.federation.clients:
+            raise KeyError(client)
+        return self.setting.client(client)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.setting.federation.clients))
+
+    def __len__(self) -> int:
+        return len(self.setting.federation.clients)
+
+
+class _Inputs(Mapping[str, Tensor]):
+    """The inputs of a split, materialised client by client."""
+
+    def __init__(self, federation: Federation, split: str, clients: list[str]) -> None:
+        self.federation, self.split, self.order = federation, split, clients
+
+    def __getitem__(self, client: str) -> Tensor:
+        return self.federation.examples(client, self.split).x
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def _check_choice(what: str, came: str, known: tuple[str, ...]) -> None:
+    if came not in known:
+        raise RequestError(f'no {what} is called "{came}"; {nearest(came, known)}.')

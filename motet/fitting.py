@@ -1,0 +1,222 @@
+"""`fit`, the one local training loop.
+
+`fit` is a primitive: what the loss needs is an explicit argument, never captured. So a method reads
+as straight-line code for one client, and a backend that has stacked a cohort may run its own
+stacked step loop instead (docs/decisions/0002-fit-is-a-primitive.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from motet import tree
+from motet.optim import Optimizer
+from motet.plans import Batches
+from motet.task import Batch, Loss, Task
+from motet.tree import State
+
+Objective = Callable[..., Loss]  # (state, batch, *given) -> Loss
+
+
+def fit(
+    task: Task,
+    state: State,
+    batches: Batches,
+    optimizer: Optimizer,
+    *,
+    loss: Objective | None = None,
+    train: Collection[str] | None = None,
+    given: tuple[Any, ...] = (),
+) -> State:
+    """Take one optimizer step per batch and return the state after the last.
+
+    Args:
+        task: Says which entries are buffers, and is the default loss.
+        state: Parameters and buffers; entries that are not trained come back as they went in, bit
+            for bit.
+        batches: The examples and the order to walk them.
+        optimizer: Fresh moments are made for this call.
+        loss: `(state, batch, *given) -> Loss`; `task.loss` if None.
+        train: Names that may change (parameters by gradient, buffers by the forward pass); all if
+            None.
+        given: Trees the loss needs besides the state: anchors, control variates, frozen models.
+    """
+    names = frozenset(state if train is None else train)
+    buffers = {k: v for k, v in state.items() if k in names and task.is_buffer(k)}
+    params = {k: v for k, v in state.items() if k in names and k not in buffers}
+    if not params:
+        return state
+    frozen = tree.drop(state, names)
+    spec = _Spec(loss or task.loss, optimizer, (params, buffers, frozen, batches, given))
+    apply: Callable[..., tuple[Tensor, ...]] = _Fit.apply  # torch leaves it untyped
+    trained = apply(spec, *tree.leaves(spec.structure))
+    new: tuple[State, State] = spec.rebuild((params, buffers), trained)
+    return state | new[0] | new[1]
+
+
+def mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
+    """Compute the mean loss over all examples, in evaluation mode; 0 without examples."""
+    total, weight = torch.zeros(()), torch.zeros(())
+    for batch in batches.steps():
+        here = batch.weight.sum()
+        total = total + task.evaluation_loss(state, batch) * here
+        weight = weight + here
+    return total / weight.clamp(min=1)
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """What `fit` was asked to do, less the tensors: the structure only names and orders them."""
+
+    loss: Objective
+    optimizer: Optimizer
+    structure: tuple[State, State, State, Batches, tuple[Any, ...]]
+
+    def rebuild(self, template: Any, values: Any) -> Any:
+        ordered = iter(values)
+        return tree.tree_map(lambda _: next(ordered), template)
+
+    def step(
+        self,
+        params: State,
+        buffers: State,
+        moments: Any,
+        frozen: State,
+        batch: Batch,
+        rate: Tensor,
+        given: tuple[Any, ...],
+    ) -> tuple[State, State, Any]:
+        def objective(trained: State) -> tuple[Tensor, State]:
+            result = self.loss(frozen | buffers | trained, batch, *given)
+            return result.value, tree.pick(result.buffers, buffers)
+
+        grads, updated = grad(objective, has_aux=True)(params)
+        params, moments = self.optimizer.step(grads, moments, params, rate)
+        return params, buffers | updated, moments
+
+
+Mode = Literal["stack", "loop"]
+STACKED_MODE: ContextVar[Mode] = ContextVar("STACKED_MODE", default="stack")
+
+
+class _Fit(torch.autograd.Function):
+    """The loop over steps: once for one client, and once for a stack of clients."""
+
+    @staticmethod
+    def forward(spec: _Spec, *values: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_one_client(spec, *spec.rebuild(spec.structure, values)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: `fit` is not differentiated."""
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], spec: _Spec, *values: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        dims = in_dims[1:]
+        rows = [v if d is None else v.movedim(d, 0) for v, d in zip(values, dims, strict=True)]
+        stacked = [d is not None for d in dims]
+        many = _clients_in_turn if STACKED_MODE.get() == "loop" else _clients_at_once
+        trained = many(spec, rows, stacked, info.batch_size)
+        return tuple(trained), (0,) * len(trained)
+
+
+def _one_client(
+    spec: _Spec, params: State, buffers: State, frozen: State, batches: Batches, given: Any
+) -> list[Tensor]:
+    moments = spec.optimizer.init(params)
+    for batch in batches.steps():
+        params, buffers, moments = spec.step(
+            params, buffers, moments, frozen, batch, batches.rate, given
+        )
+    return tree.leaves((params, buffers))
+
+
+def _clients_in_turn(
+    spec: _Spec, rows: list[Tensor], stacked: list[bool], clients: int
+) -> list[Tensor]:
+    """Run a stack one client at a time: on a CPU, large convolutions are faster so."""
+    results = []
+    for client in range(clients):
+        mine = [r[client] if s else r for r, s in zip(rows, stacked, strict=True)]
+        params, buffers, frozen, batches, given = spec.rebuild(spec.structure, mine)
+        active = batches.weight.any(-1)  # [steps], inactive ones at the end
+        moments = spec.optimizer.init(params)
+        for number, batch in enumerate(batches.steps()):
+            stepped = spec.step(params, buffers, moments, frozen, batch, batches.rate, given)
+            params, buffers, moments = tree.where(
+                active[number], stepped, (params, buffers, moments)
+            )
+        results.append(tree.leaves((params, buffers)))
+    return [torch.stack(leaf) for leaf in zip(*results, strict=True)]
+
+
+def _clients_at_once(
+    spec: _Spec, rows: list[Tensor], stacked: list[bool], clients: int
+) -> list[Tensor]:
+    """Run a stack as one: every step is a batched step of all clients."""
+    values = spec.rebuild(spec.structure, rows)
+    flags = spec.rebuild(spec.structure, [torch.tensor(s) for s in stacked])
+    expand = lambda v, s: v if bool(s) else v.expand(clients, *v.shape)  # noqa: E731
+    params, buffers = (
+        tree.tree_map(expand, v, f) for v, f in zip(values[:2], flags[:2], strict=True)
+    )
+    frozen, batches, given = values[2:]
+    dims = _in_dims(flags)
+    batch_dims = Batch(dims[3].x, dims[3].y, dims[3].weight, dims[3].key)
+    step = vmap(spec.step, in_dims=(0, 0, 0, dims[2], batch_dims, dims[3].rate, dims[4]))
+    moments = vmap(spec.optimizer.init)(params) if params else {}
+    walk = _StackedWalk(batches, dims[3].rows is not None, clients)
+    for number in range(walk.steps):
+        batch, active = walk.step(number)
+        stepped = step(params, buffers, moments, frozen, batch, batches.rate, given)
+        params, buffers, moments = _where_rows(active, stepped, (params, buffers, moments))
+    return tree.leaves((params, buffers))
+
+
+@dataclass
+class _StackedWalk:
+    """The steps of a stack of clients, or of a stack of models that share one client's data."""
+
+    batches: Batches
+    stacked: bool
+    clients: int
+
+    @property
+    def steps(self) -> int:
+        return self.batches.rows.shape[1 if self.stacked else 0]
+
+    def step(self, number: int) -> tuple[Batch, Tensor]:
+        if not self.stacked:
+            batch = self.batches.step(number)
+            return batch, batch.weight.any().expand(self.clients)
+        b = self.batches
+        which = torch.arange(self.clients)[:, None]
+        index = b.rows[:, number]  # [clients, batch]
+        batch = Batch(b.x[which, index], b.y[which, index], b.weight[:, number], b.key[:, number])
+        return batch, batch.weight.any(-1)
+
+
+def _in_dims(flags: Any) -> Any:
+    """Turn a tree of "is stacked" flags into vmap's in_dims (which are not tensors)."""
+    if isinstance(flags, Tensor):
+        return 0 if bool(flags) else None
+    if isinstance(flags, dict):
+        return {k: _in_dims(v) for k, v in flags.items()}
+    values = [_in_dims(v) for v in flags]
+    return type(flags)(*values) if hasattr(flags, "_fields") else tuple(values)
+
+
+def _where_rows(active: Tensor, yes: Any, no: Any) -> Any:
+    def choose(a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(active.view(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return tree.tree_map(choose, yes, no)

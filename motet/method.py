@@ -1,0 +1,165 @@
+"""The one interface every algorithm implements: pure functions over trees of named tensors, written
+for ONE client.
+
+Only `Down` and `Up` ever cross a network; `Client` never does. The functions know nothing of loops
+over clients, devices or networks; randomness and data are arguments.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from torch import Tensor
+
+from motet.errors import CapabilityError
+from motet.keys import Key
+from motet.optim import Optimizer, Sgd
+from motet.plans import Batches, Plan
+from motet.reduce import Mean, Reduce
+from motet.schedules import Constant, Schedule
+from motet.task import Task
+from motet.tree import State
+
+Server = TypeVar("Server")
+Client = TypeVar("Client")
+Down = TypeVar("Down")
+Up = TypeVar("Up")
+
+ClientData: TypeAlias = Mapping[str, Batches]  # phase name -> batches of that phase
+
+
+class PerClient(dict[str, Any]):
+    """A broadcast that differs between clients: client -> Down."""
+
+
+class RoundInfo(NamedTuple):
+    """What the server knows about the round it is in."""
+
+    number: int  # from 0
+    total: int  # rounds planned
+    cohort: tuple[str, ...]
+    clients: tuple[str, ...]  # everybody registered
+    key: Key  # the server's own randomness
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader wants to know about a method before using it."""
+
+    title: str
+    paper: str
+    year: int
+    link: str
+    idea: str
+    shared: str
+    private: str
+    down: str  # models sent to a client per round
+    up: str  # models sent by a client per round
+    new_client: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC, Generic[Server, Client, Down, Up]):
+    """A personalized federated algorithm: hyperparameters, and pure functions.
+
+    Attributes:
+        optimizer: Local training. Moments start afresh in every phase.
+        epochs: Local epochs per round; 1 if neither `epochs` nor `steps` is given.
+        steps: Local steps per round instead of epochs.
+        batch_size: Examples per step; None is the full batch.
+        schedule: Factor on the learning rate, by round.
+        adapt_epochs: Passes over its own data that a client may make when it is served outside
+            training.
+        reduce: How uploads are combined.
+    """
+
+    optimizer: Optimizer = Sgd(lr=0.1)
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int | None = 32
+    schedule: Schedule = Constant()
+    adapt_epochs: int = 5
+    reduce: Reduce = Mean()
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    stateful: ClassVar[bool] = True  # clients keep something between rounds
+    vectorizable: ClassVar[bool] = True  # no Python branch on a tensor's value
+    one_network: ClassVar[bool] = (
+        True  # the personalized predictor is one state of the task's network
+    )
+    gradients: ClassVar[Mapping[str, float]] = {}  # gradient evaluations per step, where not 1
+
+    def __post_init__(self) -> None:
+        self.plans()  # refuses steps= together with epochs=
+        self.adapt_plans()
+
+    def plans(self) -> dict[str, Plan]:
+        """Name the phases of local training."""
+        return {
+            "train": Plan(epochs=self.epochs, steps=self.steps, batch_size=self.batch_size),
+        }
+
+    def adapt_plans(self) -> dict[str, Plan]:
+        """Name the phases that `adapt` and `personalize` get, when a client is served."""
+        return {"adapt": Plan(epochs=self.adapt_epochs, batch_size=self.batch_size, stream="adapt")}
+
+    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
+        """Refuse what cannot work, before round 1; return warnings about what is pointless."""
+        return []
+
+    @abstractmethod
+    def init_server(self, task: Task, initial: State, clients: Sequence[str], key: Key) -> Server:
+        """Make the server's state from the initial model."""
+
+    @abstractmethod
+    def init_client(self, task: Task, initial: State, key: Key) -> Client:
+        """Make what a client keeps, at first contact: also for a client never seen before."""
+
+    @abstractmethod
+    def broadcast(self, server: Server, info: RoundInfo) -> Down | PerClient:
+        """Say what goes down: the same for all, or a `PerClient`."""
+
+    @abstractmethod
+    def client_update(
+        self, down: Down, client: Client, data: ClientData, task: Task
+    ) -> tuple[Up, Client]:
+        """Do one client's local work. Left goes out, right stays home."""
+
+    @abstractmethod
+    def server_update(self, server: Server, combined: Any, info: RoundInfo, task: Task) -> Server:
+        """Fold the combined uploads into the server's state."""
+
+    def notes(self, server: Server, combined: Any, info: RoundInfo) -> dict[str, Any]:
+        """Say what is worth remembering about a round: affinities, clusters, weights (for JSON)."""
+        return {}
+
+    def adapt(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
+        """Fit what a client keeps to its own data, for a client that never trained."""
+        return client
+
+    @abstractmethod
+    def personalize(self, down: Down, client: Client, data: ClientData, task: Task) -> Any:
+        """Make the client's own predictor from what it has received and kept."""
+
+    def after_broadcast(self, down: Down, client: Client, task: Task) -> Any:
+        """Make the predictor as it is on arrival of a broadcast, before any adaptation."""
+        raise CapabilityError(
+            f"{self.name} has no predictor before adaptation; ask for after_adapt."
+        )
+
+    def after_local(self, down: Down, up: Up, client: Client, task: Task) -> Any:
+        """Make the predictor a client holds after its own training, before the server combines."""
+        raise CapabilityError(
+            f"{self.name} has no predictor after local training; ask for after_adapt."
+        )
+
+    def predict(self, personal: Any, x: Tensor, task: Task) -> Tensor:
+        """Return class probabilities (or values) from a predictor that `personalize` made."""
+        return task.predict(personal, x)
+
+
+AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

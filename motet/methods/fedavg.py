@@ -1,0 +1,38 @@
+"""FedAvg: average the locally trained models.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
+2017.
+https://arxiv.org/abs/1602.05629
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from motet.method import Card
+from motet.methods.partial import PartialSharing
+from motet.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(PartialSharing):
+    """One global model for everybody: the reference point of every comparison."""
+
+    name: ClassVar[str] = "fedavg"
+    stateful: ClassVar[bool] = False
+    card: ClassVar[Card] = Card(
+        title="FedAvg",
+        paper="McMahan et al., AISTATS",
+        year=2017,
+        link="https://arxiv.org/abs/1602.05629",
+        idea="Average the locally trained models.",
+        shared="the whole model",
+        private="nothing",
+        down="1",
+        up="1",
+        new_client="gets the global model",
+    )
+
+    def personal_names(self, task: Task) -> frozenset[str]:
+        return frozenset()

@@ -1,0 +1,64 @@
+"""FedPer: average the base, keep the last layers.
+
+Arivazhagan et al., "Federated Learning with Personalization Layers", 2019.
+https://arxiv.org/abs/1912.00818
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from motet.errors import RequestError
+from motet.keys import Key
+from motet.method import Card
+from motet.methods.partial import PartialSharing
+from motet.selectors import Selector
+from motet.task import Task
+from motet.tree import State, pick
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPer(PartialSharing):
+    """Base and personalization layers are trained jointly; only the base is averaged.
+
+    Attributes:
+        personal: The personalization layers W_P. `Blocks(last=k)` is the paper's K_P = k; an empty
+            tuple is
+            FedAvg, every module is Local.
+        head_init: "independent" draws W_P anew for each client (the paper); "common" starts all
+            from one draw.
+    """
+
+    personal: Selector = ("head",)
+    head_init: Literal["independent", "common"] = "independent"
+
+    name: ClassVar[str] = "fedper"
+    card: ClassVar[Card] = Card(
+        title="FedPer",
+        paper="Arivazhagan et al.",
+        year=2019,
+        link="https://arxiv.org/abs/1912.00818",
+        idea="Average the base layers, keep the last layers.",
+        shared="the base",
+        private="the last layers",
+        down="base",
+        up="base",
+        new_client="draws a head and trains it, base frozen",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head_init not in ("independent", "common"):
+            raise RequestError(f'head_init= is "independent" or "common"; got {self.head_init!r}.')
+
+    def personal_names(self, task: Task) -> frozenset[str]:
+        return task.select(self.personal)
+
+    def init_client(self, task: Task, initial: State, key: Key) -> State:
+        kept = super().init_client(task, initial, key)
+        if self.head_init == "common" or not kept:
+            return kept
+        # Statistics and norm layers that a policy keeps at the client start from the common model
+        # all the same.
+        return kept | pick(task.init(key), self.personal_names(task))

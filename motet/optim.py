@@ -1,0 +1,132 @@
+"""Optimizers as pure functions: `(grads, moments, params) -> (params, moments)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from motet import tree
+from motet.errors import RequestError
+from motet.tree import State
+
+
+class Optimizer(Protocol):
+    """Two pure functions. `rate` is a factor on the learning rate, set by the round's schedule."""
+
+    def init(self, params: State) -> Any:
+        """Make the moments for these parameters."""
+        ...
+
+    def step(
+        self, grads: State, moments: Any, params: State, rate: Tensor | float
+    ) -> tuple[State, Any]:
+        """Return the stepped parameters and the new moments."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd:
+    """Stochastic gradient descent.
+
+    Attributes:
+        lr: Step size.
+        momentum: Heavy-ball momentum; the velocity starts at 0 in every phase of local work.
+        weight_decay: L2 penalty added to the gradient, of trained parameters only.
+        nesterov: Nesterov's momentum.
+        clip: Bound on the norm of the gradient, over the parameters this phase trains.
+    """
+
+    lr: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_nonnegative(self, "lr", "momentum", "weight_decay", "clip")
+
+    def init(self, params: State) -> State:
+        return tree.zeros_like(params) if self.momentum else {}
+
+    def step(
+        self, grads: State, moments: State, params: State, rate: Tensor | float = 1.0
+    ) -> tuple[State, State]:
+        grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
+        if self.momentum:
+            moments = {k: self.momentum * moments[k] + grads[k] for k in grads}
+            looked_ahead = {k: grads[k] + self.momentum * moments[k] for k in grads}
+            grads = looked_ahead if self.nesterov else moments
+        return {k: params[k] - self.lr * rate * grads[k] for k in params}, moments
+
+
+class AdamMoments(NamedTuple):
+    """Adam's running averages and its step counter."""
+
+    first: State
+    second: State
+    taken: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """Adam with bias correction, as `torch.optim.Adam`.
+
+    Attributes:
+        lr: Step size.
+        betas: Decay of the first and second moment.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty added to the gradient.
+        clip: Bound on the norm of the gradient.
+    """
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_nonnegative(self, "lr", "eps", "weight_decay", "clip")
+
+    def init(self, params: State) -> AdamMoments:
+        return AdamMoments(tree.zeros_like(params), tree.zeros_like(params), torch.zeros(()))
+
+    def step(
+        self, grads: State, moments: AdamMoments, params: State, rate: Tensor | float = 1.0
+    ) -> tuple[State, AdamMoments]:
+        grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
+        b1, b2 = self.betas
+        first = {k: b1 * moments.first[k] + (1 - b1) * grads[k] for k in grads}
+        second = {k: b2 * moments.second[k] + (1 - b2) * grads[k].square() for k in grads}
+        taken = moments.taken + 1
+        unbias1, unbias2 = 1 - b1**taken, 1 - b2**taken
+        stepped = {
+            k: params[k]
+            - self.lr * rate * (first[k] / unbias1) / ((second[k] / unbias2).sqrt() + self.eps)
+            for k in params
+        }
+        return stepped, AdamMoments(first, second, taken)
+
+
+def _clipped(grads: State, limit: float | None) -> State:
+    if limit is None:
+        return grads
+    norm = torch.stack([g.square().sum() for g in grads.values()]).sum().sqrt()
+    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    return {k: g * factor for k, g in grads.items()}
+
+
+def _decayed(grads: State, params: State, decay: float) -> State:
+    return {k: g + decay * params[k] for k, g in grads.items()} if decay else grads
+
+
+def _check_nonnegative(optimizer: Any, *fields: str) -> None:
+    for name in fields:
+        value = cast("float | None", getattr(optimizer, name))
+        if value is not None and not value >= 0:
+            raise RequestError(
+                f"{type(optimizer).__name__}({name}=) must be 0 or more; got {value}."
+            )

@@ -1,0 +1,152 @@
+"""How a phase of local work walks a client's data.
+
+A method names its phases and gives each a `Plan`; the backend draws the order beforehand, from keys
+alone. Short batches and missing steps are weight-0 rows in the order, so a method never sees a
+mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motet.errors import RequestError
+from motet.keys import Key
+from motet.task import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One phase of local work.
+
+    Attributes:
+        epochs: Passes over the data; 1 if neither `epochs` nor `steps` is given.
+        steps: Gradient steps instead of epochs, reshuffled whenever the data run out.
+        batch_size: Examples per step; None is the full batch.
+        split: "train" or "val". There is no plan for test data.
+        part: `(i, k)` walks the i-th of k disjoint parts of the data, the same part in every round.
+        stream: Phases with the same stream see the same batches in the same order.
+    """
+
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int | None = 32
+    split: Literal["train", "val"] = "train"
+    part: tuple[int, int] | None = None
+    stream: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.steps is not None:
+            raise RequestError(
+                f"give epochs= or steps=, not both; got epochs={self.epochs} and "
+                f"steps={self.steps}."
+            )
+        for name in ("epochs", "steps"):
+            if (getattr(self, name) or 0) < 0:
+                raise RequestError(f"{name} must be 0 or more; got {getattr(self, name)}.")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise RequestError(
+                f"batch_size must be 1 or more, or None for the full batch; got {self.batch_size}."
+            )
+        if self.split not in ("train", "val"):
+            raise RequestError(
+                f'a plan walks "train" or "val" data, not "{self.split}": '
+                "test data never train, adapt or select."
+            )
+
+
+class Order(NamedTuple):
+    """Which rows form which step."""
+
+    rows: np.ndarray  # [steps, batch] rows of the client's split
+    weight: np.ndarray  # [steps, batch] 1 for a real example, 0 for filling
+    key: np.ndarray  # [steps] a number per step, for dropout
+
+
+class Batches(NamedTuple):
+    """A client's examples and the order in which one phase walks them."""
+
+    x: Tensor  # [examples, ...]
+    y: Tensor  # [examples, ...]
+    size: Tensor  # how many of the examples are real
+    rows: Tensor  # [steps, batch]
+    weight: Tensor  # [steps, batch]
+    key: Tensor  # [steps]
+    rate: Tensor  # this round's factor on the learning rate
+
+    def step(self, number: int) -> Batch:
+        """Gather the examples of one step."""
+        chosen = self.rows[number]
+        return Batch(self.x[chosen], self.y[chosen], self.weight[number], self.key[number])
+
+    def steps(self) -> Iterator[Batch]:
+        """Walk the steps in order."""
+        for number in range(self.rows.shape[0]):
+            yield self.step(number)
+
+    def active_steps(self) -> Tensor:
+        """Count the steps that hold at least one real example."""
+        return self.weight.any(-1).sum()
+
+
+def draw(plan: Plan, size: int, key: Key, parts_key: Key, *, least_width: int = 1) -> Order:
+    """Draw the order of one phase for a client with `size` examples.
+
+    `least_width` is the smallest batch the network can train on: batch statistics of one row do not
+    exist.
+    """
+    rows = _part(plan, size, parts_key)
+    if len(rows) == 0 or plan.steps == 0 or plan.epochs == 0:
+        nothing = np.zeros((0, 1))
+        return Order(nothing.astype(np.int64), nothing.astype(np.float32), np.zeros(0, np.int64))
+    width = max(min(plan.batch_size or len(rows), len(rows)), least_width)
+    per_epoch = -(-len(rows) // width)
+    steps = plan.steps if plan.steps is not None else per_epoch * (plan.epochs or 1)
+    epochs = [
+        _epoch(rows, width, key.fold(plan.stream, number), shuffle=plan.batch_size is not None)
+        for number in range(-(-steps // per_epoch))
+    ]
+    index = np.concatenate([index for index, _ in epochs])[:steps]
+    weight = np.concatenate([weight for _, weight in epochs])[:steps]
+    first = key.fold(plan.stream, "dropout").integer(bits=30)
+    return Order(index, weight, np.arange(first, first + steps))
+
+
+def _part(plan: Plan, size: int, key: Key) -> np.ndarray:
+    if plan.part is None:
+        return np.arange(size)
+    which, parts = plan.part
+    if size < parts:  # too few examples to share out: every part is the whole
+        return np.arange(size)
+    return np.sort(key.fold("parts").numpy().permutation(size)[which::parts])
+
+
+def _epoch(
+    rows: np.ndarray, width: int, key: Key, *, shuffle: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    order = key.numpy().permutation(rows) if shuffle else rows
+    steps = -(-len(rows) // width)
+    # A short last batch is filled with real examples of weight 0: they cannot enter the loss, and
+    # where a batch normalisation layer sees them they are at least the client's own data, the same
+    # on every backend.
+    filled = np.resize(order, steps * width).reshape(steps, width)
+    weight = (np.arange(steps * width) < len(rows)).astype(np.float32).reshape(steps, width)
+    return filled.astype(np.int64), weight
+
+
+def batches(x: Tensor, y: Tensor, order: Order, rate: float) -> Batches:
+    """Join a client's examples with the order of a phase."""
+    return Batches(
+        x=x,
+        y=y,
+        size=torch.tensor(len(y)),
+        rows=torch.from_numpy(order.rows),
+        weight=torch.from_numpy(order.weight),
+        key=torch.from_numpy(order.key),
+        rate=torch.tensor(rate),
+    )

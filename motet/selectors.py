@@ -1,0 +1,121 @@
+"""Which part of a model is meant: by module path, by role, or by blocks from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import nn
+
+from motet.errors import RequestError, SelectorError, nearest
+
+NORM_LAYERS = (
+    nn.modules.batchnorm._NormBase,  # every BatchNorm and InstanceNorm
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.LocalResponseNorm,
+    nn.RMSNorm,
+)
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+ROLES = ("head", "input", "norm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """The last `last` blocks of a model, counted from its output.
+
+    A block is a child of the model that holds parameters, with `nn.Sequential` and `nn.ModuleList`
+    opened; a normalisation layer belongs to the block before it. `Blocks(last=1)` is the
+    classifier.
+    """
+
+    last: int
+
+    def __post_init__(self) -> None:
+        if self.last < 0:
+            raise RequestError(f"Blocks(last=) counts blocks, so it is 0 or more; got {self.last}.")
+
+
+Selector: TypeAlias = "str | Blocks | Sequence[str | Blocks]"
+
+
+def select(module: nn.Module, selector: Selector) -> frozenset[str]:
+    """Resolve a selector to the names of parameters and buffers it covers."""
+    parts = [selector] if isinstance(selector, str | Blocks) else list(selector)
+    names: set[str] = set()
+    for part in parts:
+        names |= _blocks(module, part) if isinstance(part, Blocks) else _by_name(module, part)
+    return frozenset(names)
+
+
+def blocks_of(module: nn.Module) -> list[list[str]]:
+    """List the blocks from input to output, each as the module paths that form it."""
+    own = [name for name, _ in module.named_parameters(recurse=False)]
+    blocks = [own] if own else []
+    for path, child in _opened(module, ""):
+        if isinstance(child, NORM_LAYERS) and blocks:
+            blocks[-1].append(path)
+        else:
+            blocks.append([path])
+    return blocks
+
+
+def state_names(module: nn.Module) -> list[str]:
+    """List every parameter, then every buffer that a checkpoint would hold."""
+    return [*dict(module.named_parameters()), *_persistent_buffers(module)]
+
+
+def _persistent_buffers(module: nn.Module) -> list[str]:
+    saved = module.state_dict(keep_vars=True)
+    return [name for name, _ in module.named_buffers() if name in saved]
+
+
+def _opened(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in module.named_children():
+        here = f"{path}.{name}" if path else name
+        if isinstance(child, CONTAINERS):
+            yield from _opened(child, here)
+        elif any(True for _ in child.parameters()):
+            yield here, child
+
+
+def _under(module: nn.Module, path: str) -> set[str]:
+    return {name for name in state_names(module) if name == path or name.startswith(f"{path}.")}
+
+
+def _by_name(module: nn.Module, name: str) -> set[str]:
+    covered = _under(module, name)
+    if not covered and name in ROLES:
+        covered = _by_role(module, name)
+    if not covered:
+        modules = [path for path, _ in module.named_modules() if path and _under(module, path)]
+        raise SelectorError(
+            f'no parameter is in a module called "{name}"; {nearest(name, [*modules, *ROLES])}. '
+            "Name whole modules by their dotted path."
+        )
+    return covered
+
+
+def _by_role(module: nn.Module, role: str) -> set[str]:
+    if role == "norm":
+        paths = [path for path, child in module.named_modules() if isinstance(child, NORM_LAYERS)]
+        return set().union(*(_under(module, path) for path in paths)) if paths else set()
+    blocks = blocks_of(module)
+    chosen = blocks[-1] if role == "head" else blocks[0]
+    return set().union(*(_under(module, path) for path in chosen))
+
+
+def _blocks(module: nn.Module, selector: Blocks) -> set[str]:
+    blocks = blocks_of(module)
+    if selector.last > len(blocks):
+        raise SelectorError(
+            f"Blocks(last={selector.last}) asks for more blocks than the model has: {len(blocks)}, "
+            f"from {blocks[0][0]} to {blocks[-1][0]}."
+        )
+    chosen = blocks[len(blocks) - selector.last :]
+    return (
+        set().union(*(_under(module, path) for block in chosen for path in block))
+        if chosen
+        else set()
+    )

@@ -1,0 +1,136 @@
+"""What one run is about: the method, the task, the data and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from motet import tree
+from motet.data.federation import Examples, Federation
+from motet.errors import RequestError, StructureError, nearest
+from motet.keys import Key
+from motet.method import AnyMethod, ClientData, PerClient, RoundInfo
+from motet.plans import Plan, batches, draw
+from motet.store import MemoryStore
+from motet.task import Task, as_leaf
+from motet.tree import State
+
+Point = Literal["after_broadcast", "after_local", "after_adapt"]
+POINTS: tuple[Point, ...] = ("after_broadcast", "after_local", "after_adapt")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything a backend needs to run a client, and nothing about how.
+
+    Attributes:
+        initial: The model everybody starts from: the same for every method with this seed.
+        init: Values by name that the caller chose for it; they also go into what clients keep.
+        init_clients: Private values by client, then by name; they win over `init`.
+        store: What clients keep.
+    """
+
+    method: AnyMethod
+    task: Task
+    federation: Federation
+    key: Key
+    rounds: int
+    initial: State
+    init: Mapping[str, Any] = field(default_factory=dict)
+    init_clients: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.init_clients) - set(self.federation.clients))
+        if unknown:
+            raise RequestError(
+                f'init_clients= names "{unknown[0]}", which is no client; '
+                f"{nearest(unknown[0], self.federation.clients)}."
+            )
+        for client in self.init_clients:
+            self.store.put(client, self.fresh_client(client))
+
+    def fresh_client(self, client: str) -> Any:
+        """Make what a client keeps at first contact."""
+        fresh = self.method.init_client(self.task, self.initial, self.key.fold("client", client))
+        named = dict(tree.flatten(fresh))
+        own = self.init_clients.get(client, {})
+        unknown = sorted(own.keys() - named.keys())
+        if unknown:
+            raise StructureError(
+                f'init_clients["{client}"] names {unknown[:4]}, which a client of '
+                f"{self.method.name} does not keep; it keeps {sorted(named)[:6]}."
+            )
+        given = {k: v for k, v in self.init.items() if k in named} | dict(own)
+        leaves = {k: as_leaf(k, given[k], v) if k in given else v for k, v in named.items()}
+        return tree.unflatten(fresh, leaves)
+
+    def client(self, client: str) -> Any:
+        """Return what a client keeps now."""
+        return self.store.get(client) if client in self.store else self.fresh_client(client)
+
+    def info(self, number: int, cohort: tuple[str, ...]) -> RoundInfo:
+        """Say what the server knows about a round."""
+        everybody = tuple(sorted(self.federation.clients))
+        key = self.key.fold("server", number)
+        return RoundInfo(number, self.rounds, cohort, everybody, key)
+
+    def data(self, client: str, plans: Mapping[str, Plan], number: int) -> ClientData:
+        """Draw a client's batches for the phases of one round."""
+        splits: set[str] = {plan.split for plan in plans.values()}
+        examples = {split: self.federation.examples(client, split) for split in splits}
+        return self.data_from(examples, client, plans, number)
+
+    def data_from(
+        self, examples: Mapping[str, Examples], client: str, plans: Mapping[str, Plan], number: int
+    ) -> ClientData:
+        """Draw batches from examples at hand: also for a client outside the federation."""
+        key, parts = self.key.fold("batches", number, client), self.key.fold("client", client)
+        rate = self.method.schedule(number, self.rounds)
+
+        def phase(plan: Plan) -> Any:
+            x, y = examples[plan.split]
+            order = draw(plan, len(y), key, parts, least_width=self.task.least_batch)
+            return batches(x, y, order, rate)
+
+        return {name: phase(plan) for name, plan in plans.items()}
+
+    def weight(self, client: str) -> float:
+        """Say how much a client counts in the mean."""
+        weights, size = self.method.reduce.weights, self.federation.size(client, "train")
+        if weights == "uniform":
+            return 1.0
+        per_batch = self.method.batch_size or size
+        return float(size if weights == "examples" else -(-size // per_batch))
+
+    def serving_plans(self, point: Point) -> Mapping[str, Plan]:
+        """Name the phases that make a predictor at this point."""
+        if point == "after_adapt":
+            return self.method.adapt_plans()
+        return self.method.plans() if point == "after_local" else {}
+
+    def predictor(
+        self, down: Any, client: Any, data: ClientData, *, point: Point, new: bool
+    ) -> Any:
+        """Make one client's predictor: pure, so that a backend may stack it."""
+        method, task = self.method, self.task
+        if point == "after_broadcast":
+            return method.after_broadcast(down, client, task)
+        if point == "after_local":
+            up, trained = method.client_update(down, client, data, task)
+            return method.after_local(down, up, trained, task)
+        kept = method.adapt(down, client, data, task) if new else client
+        return method.personalize(down, kept, data, task)
+
+    def gradient_evaluations(self, data: ClientData) -> float:
+        """Count single-example gradients in one client's local work."""
+        per_step = self.method.gradients
+        return sum(
+            float(phase.weight.sum()) * per_step.get(name, 1.0) for name, phase in data.items()
+        )
+
+
+def down_for(down: Any, client: str) -> Any:
+    """Pick a client's own broadcast."""
+    return down[client] if isinstance(down, PerClient) else down

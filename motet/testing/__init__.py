@@ -1,0 +1,1 @@
+"""Public: the conformance suite, and tiny worlds to run it in."""
