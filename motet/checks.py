@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from motet.data.federation import Federation
-from motet.errors import DataError, StructureError
+from motet.data.federation import Examples, Federation
+from motet.errors import CapabilityError, DataError, StructureError
 from motet.keys import Key
-from motet.task import Task
+from motet.task import Batch, Task
 
 
 def check_fits(task: Task, federation: Federation) -> None:
@@ -24,6 +24,7 @@ def check_fits(task: Task, federation: Federation) -> None:
             f"{federation.classes} classes; "
             "use cross_entropy."
         )
+    _check_randomness(task, Examples(x[:2], y[:2]))
 
 
 def _try(task: Task, x: Tensor, client: str) -> Tensor:
@@ -36,6 +37,21 @@ def _try(task: Task, x: Tensor, client: str) -> Tensor:
             f'the network does not accept the data of client "{client}", shape {tuple(x.shape)} '
             f"and type {x.dtype}: {str(reason).splitlines()[0]}. Check the input size of `build`."
         ) from reason
+
+
+def _check_randomness(task: Task, examples: Examples) -> None:
+    """Refuse a network that draws from torch's own generator: results would depend on the order."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        weight = torch.ones(len(examples.y))
+        task.loss(task.init(Key(0)), Batch(*examples, weight, torch.tensor(0)))
+        drew = not torch.equal(before, torch.get_rng_state())
+    if drew:
+        raise CapabilityError(
+            "the network draws random numbers from torch's own generator while it trains, so a "
+            "result would depend on which client ran first; use `nn.Dropout` layers instead of "
+            "functional dropout and the like."
+        )
 
 
 def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:

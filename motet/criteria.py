@@ -36,7 +36,7 @@ class Criterion:
 def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     """Score classes; sequences ([batch, time, class]) average over their positions."""
     losses = F.cross_entropy(outputs.flatten(0, -2), y.flatten(), reduction="none")
-    return _per_example(losses.view(y.shape))
+    return _per_example(losses.reshape(y.shape))
 
 
 def binary_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
@@ -47,12 +47,12 @@ def binary_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
 
 def mse(outputs: Tensor, y: Tensor) -> Tensor:
     """Square the error, averaged over the values of an example."""
-    return _per_example((outputs.view(y.shape) - y).square())
+    return _per_example((outputs.reshape(y.shape) - y).square())
 
 
 def mae(outputs: Tensor, y: Tensor) -> Tensor:
     """Take the absolute error, averaged over the values of an example."""
-    return _per_example((outputs.view(y.shape) - y).abs())
+    return _per_example((outputs.reshape(y.shape) - y).abs())
 
 
 CRITERIA = {

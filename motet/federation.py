@@ -25,6 +25,8 @@ from motet.setting import POINTS, Point, Setting, down_for
 from motet.task import Task
 
 NEW_CLIENT = "(new client)"
+OPTIONS = ("chunk_size", "mode", "workers")  # of the backends
+SETTINGS = ("backend", "cohort", "init", "init_clients", "rounds", "seed", *OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,10 @@ class Run:
         setting = self.setting
         cohort = draw_cohort(setting.federation.clients, self.cohort, self.finished, setting.key)
         info = setting.info(self.finished, cohort)
-        outcome = self.backend.train(setting.method.broadcast(self.server, info), info)
         method, task = setting.method, setting.task
-        self.server = method.server_update(self.server, outcome.combined, info, task)
+        outcome = self.backend.train(method.broadcast(self.server, info), info)
+        combined = method.reduce.finish(outcome.partial)
+        self.server = method.server_update(self.server, combined, info, task)
         self.finished += 1
         return Round(
             number=self.finished,
@@ -80,7 +83,7 @@ class Run:
             bytes_up=outcome.bytes_up,
             gradients=outcome.gradients,
             seconds=time.perf_counter() - started,
-            notes=method.notes(self.server, outcome.combined, info),
+            notes=method.notes(self.server, combined, info),
             run=self,
         )
 
@@ -122,7 +125,7 @@ class Run:
     def personal(self, client: str, point: Point = "after_adapt") -> Any:
         """Return a client's predictor as the tree the method made it."""
         down, info = self._served((self._known(client),))
-        return self.backend.predictor(down, info, client, point)
+        return tree.clone(self.backend.predictor(down, info, client, point))
 
     def model(self, client: str) -> nn.Module:
         """Return a client's personalized network as a plain `nn.Module` in evaluation mode."""
@@ -143,7 +146,7 @@ class Run:
         fresh = setting.fresh_client(NEW_CLIENT)
         own = down_for(down, NEW_CLIENT)
         personal = setting.predictor(own, fresh, data, point="after_adapt", new=True)
-        return Predictor(self, personal)
+        return Predictor(self, tree.clone(personal))
 
     def _served(self, clients: tuple[str, ...]) -> tuple[Any, RoundInfo]:
         info = self.setting.info(self.finished, clients)
@@ -212,6 +215,7 @@ def start(
         raise RequestError(f"rounds must be 0 or more; got {rounds}.")
     cohort_size(cohort, len(data.clients))
     check_fits(task, data)
+    task = task.seeing(data.examples(data.clients[0], "train").x)
     warnings = tuple(method.check(task, data.clients))
     key = Key(seed)
     initial = task.merge(task.init(key.fold("init")), init)
@@ -257,6 +261,9 @@ def make_backend(name: str, setting: Setting, **options: Any) -> Backend:
     makers: dict[str, Any] = {"serial": Serial, "vectorized": Vectorized}
     if name not in makers:
         raise RequestError(f'no backend is called "{name}"; {nearest(name, [*makers, "auto"])}.')
+    unknown = sorted(options.keys() - set(OPTIONS))
+    if unknown:
+        raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')
     if name == "serial":
         options = {}  # chunks and workers mean nothing here, and must not change a result
     made: Backend = makers[name](setting, **options)
@@ -264,7 +271,7 @@ def make_backend(name: str, setting: Setting, **options: Any) -> Backend:
 
 
 class _Kept(Mapping[str, Any]):
-    """A read-only view of private states; clients that never trained have fresh ones."""
+    """Copies of private states; clients that never trained have fresh ones."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -272,7 +279,7 @@ class _Kept(Mapping[str, Any]):
     def __getitem__(self, client: str) -> Any:
         if client not in self.setting.federation.clients:
             raise KeyError(client)
-        return self.setting.client(client)
+        return tree.clone(self.setting.client(client))
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.setting.federation.clients))

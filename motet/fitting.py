@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from motet import tree
+from motet.errors import StructureError
 from motet.optim import Optimizer
 from motet.plans import Batches
 from motet.task import Batch, Loss, Task
@@ -49,12 +50,14 @@ def fit(
         given: Trees the loss needs besides the state: anchors, control variates, frozen models.
     """
     names = frozenset(state if train is None else train)
-    buffers = {k: v for k, v in state.items() if k in names and task.is_buffer(k)}
-    params = {k: v for k, v in state.items() if k in names and k not in buffers}
+    _check_known(names, state)
+    buffers = {k: v for k, v in state.items() if task.is_buffer(k)}
+    params = {k: v for k, v in state.items() if k in names and not task.is_fixed(k)}
     if not params:
         return state
-    frozen = tree.drop(state, names)
-    spec = _Spec(loss or task.loss, optimizer, (params, buffers, frozen, batches, given))
+    frozen = tree.drop(state, params.keys() | buffers.keys())
+    structure = (params, buffers, frozen, batches, given)
+    spec = _Spec(loss or task.loss, optimizer, names & buffers.keys(), structure)
     apply: Callable[..., tuple[Tensor, ...]] = _Fit.apply  # torch leaves it untyped
     trained = apply(spec, *tree.leaves(spec.structure))
     new: tuple[State, State] = spec.rebuild((params, buffers), trained)
@@ -71,12 +74,22 @@ def mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
     return total / weight.clamp(min=1)
 
 
+def _check_known(names: frozenset[str], state: State) -> None:
+    unknown = sorted(names - state.keys())
+    if unknown:
+        raise StructureError(
+            f"train= names {unknown[:4]}, which the state does not have; it has "
+            f"{sorted(state)[:6]}."
+        )
+
+
 @dataclass(frozen=True)
 class _Spec:
     """What `fit` was asked to do, less the tensors: the structure only names and orders them."""
 
     loss: Objective
     optimizer: Optimizer
+    moving: frozenset[str]  # the buffers that the forward pass may update
     structure: tuple[State, State, State, Batches, tuple[Any, ...]]
 
     def rebuild(self, template: Any, values: Any) -> Any:
@@ -95,7 +108,7 @@ class _Spec:
     ) -> tuple[State, State, Any]:
         def objective(trained: State) -> tuple[Tensor, State]:
             result = self.loss(frozen | buffers | trained, batch, *given)
-            return result.value, tree.pick(result.buffers, buffers)
+            return result.value, tree.pick(result.buffers, self.moving)
 
         grads, updated = grad(objective, has_aux=True)(params)
         params, moments = self.optimizer.step(grads, moments, params, rate)

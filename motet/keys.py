@@ -28,7 +28,9 @@ class Key:
 
     def fold(self, *names: int | str) -> Key:
         """Name a stream below this one."""
-        return Key(self.seed, self.path + names)
+        # Numpy's numbers and strings equal Python's, but are written differently.
+        plain = (str(name) if isinstance(name, str) else int(name) for name in names)
+        return Key(self.seed, (*self.path, *plain))
 
     def integer(self, bits: int = 63) -> int:
         """Draw the stream's own number, below 2**bits."""

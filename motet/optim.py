@@ -59,7 +59,7 @@ class Sgd:
             moments = {k: self.momentum * moments[k] + grads[k] for k in grads}
             looked_ahead = {k: grads[k] + self.momentum * moments[k] for k in grads}
             grads = looked_ahead if self.nesterov else moments
-        return {k: params[k] - self.lr * rate * grads[k] for k in params}, moments
+        return {k: params[k] - _like(self.lr * rate, params[k]) * grads[k] for k in params}, moments
 
 
 class AdamMoments(NamedTuple):
@@ -92,7 +92,9 @@ class Adam:
         _check_nonnegative(self, "lr", "eps", "weight_decay", "clip")
 
     def init(self, params: State) -> AdamMoments:
-        return AdamMoments(tree.zeros_like(params), tree.zeros_like(params), torch.zeros(()))
+        # Counted in double precision: 1 - 0.999 has only four correct digits in single.
+        taken = torch.zeros((), dtype=torch.float64)
+        return AdamMoments(tree.zeros_like(params), tree.zeros_like(params), taken)
 
     def step(
         self, grads: State, moments: AdamMoments, params: State, rate: Tensor | float = 1.0
@@ -102,13 +104,19 @@ class Adam:
         first = {k: b1 * moments.first[k] + (1 - b1) * grads[k] for k in grads}
         second = {k: b2 * moments.second[k] + (1 - b2) * grads[k].square() for k in grads}
         taken = moments.taken + 1
-        unbias1, unbias2 = 1 - b1**taken, 1 - b2**taken
-        stepped = {
-            k: params[k]
-            - self.lr * rate * (first[k] / unbias1) / ((second[k] / unbias2).sqrt() + self.eps)
-            for k in params
-        }
+        size, spread = self.lr * rate / (1 - b1**taken), (1 - b2**taken).sqrt()
+
+        def step(param: Tensor, mean: Tensor, square: Tensor) -> Tensor:
+            root = square.sqrt() / _like(spread, param) + self.eps
+            return param - _like(size, param) * mean / root
+
+        stepped = {k: step(params[k], first[k], second[k]) for k in params}
         return stepped, AdamMoments(first, second, taken)
+
+
+def _like(number: Tensor | float, param: Tensor) -> Tensor | float:
+    """Give a number the parameter's type: a double would turn single precision into double."""
+    return number.to(param.dtype) if isinstance(number, Tensor) else number
 
 
 def _clipped(grads: State, limit: float | None) -> State:

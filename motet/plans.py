@@ -31,6 +31,9 @@ class Plan:
         split: "train" or "val". There is no plan for test data.
         part: `(i, k)` walks the i-th of k disjoint parts of the data, the same part in every round.
         stream: Phases with the same stream see the same batches in the same order.
+        fixed: Walks in the same order in every round.
+        scheduled: Whether the round's schedule scales the learning rate; phases that serve a client
+            never are, or a decaying schedule would leave nothing to adapt with.
     """
 
     epochs: int | None = None
@@ -39,6 +42,8 @@ class Plan:
     split: Literal["train", "val"] = "train"
     part: tuple[int, int] | None = None
     stream: str = "train"
+    fixed: bool = False
+    scheduled: bool = True
 
     def __post_init__(self) -> None:
         if self.epochs is not None and self.steps is not None:
@@ -58,6 +63,17 @@ class Plan:
                 f'a plan walks "train" or "val" data, not "{self.split}": '
                 "test data never train, adapt or select."
             )
+        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
+            raise RequestError(
+                f"part=(i, k) is the i-th of k parts, counted from 0; got {self.part}."
+            )
+
+    def width(self, size: int) -> int:
+        """Say how many rows each batch has, for a client with `size` examples."""
+        mine = size
+        if self.part is not None and size >= self.part[1]:
+            mine = len(range(self.part[0], size, self.part[1]))
+        return min(self.batch_size or mine, mine)
 
 
 class Order(NamedTuple):
@@ -94,17 +110,14 @@ class Batches(NamedTuple):
         return self.weight.any(-1).sum()
 
 
-def draw(plan: Plan, size: int, key: Key, parts_key: Key, *, least_width: int = 1) -> Order:
-    """Draw the order of one phase for a client with `size` examples.
-
-    `least_width` is the smallest batch the network can train on: batch statistics of one row do not
-    exist.
-    """
+def draw(plan: Plan, size: int, key: Key, parts_key: Key) -> Order:
+    """Draw the order of one phase for a client with `size` examples."""
     rows = _part(plan, size, parts_key)
+    key = parts_key if plan.fixed else key
     if len(rows) == 0 or plan.steps == 0 or plan.epochs == 0:
         nothing = np.zeros((0, 1))
         return Order(nothing.astype(np.int64), nothing.astype(np.float32), np.zeros(0, np.int64))
-    width = max(min(plan.batch_size or len(rows), len(rows)), least_width)
+    width = plan.width(size)
     per_epoch = -(-len(rows) // width)
     steps = plan.steps if plan.steps is not None else per_epoch * (plan.epochs or 1)
     epochs = [
@@ -148,5 +161,5 @@ def batches(x: Tensor, y: Tensor, order: Order, rate: float) -> Batches:
         rows=torch.from_numpy(order.rows),
         weight=torch.from_numpy(order.weight),
         key=torch.from_numpy(order.key),
-        rate=torch.tensor(rate),
+        rate=torch.tensor(rate, dtype=torch.float64),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from motet import tree
@@ -54,7 +54,7 @@ class Setting:
     def fresh_client(self, client: str) -> Any:
         """Make what a client keeps at first contact."""
         fresh = self.method.init_client(self.task, self.initial, self.key.fold("client", client))
-        named = dict(tree.flatten(fresh))
+        named = {tree.readable(path): leaf for path, leaf in tree.flatten(fresh)}
         own = self.init_clients.get(client, {})
         unknown = sorted(own.keys() - named.keys())
         if unknown:
@@ -64,7 +64,8 @@ class Setting:
             )
         given = {k: v for k, v in self.init.items() if k in named} | dict(own)
         leaves = {k: as_leaf(k, given[k], v) if k in given else v for k, v in named.items()}
-        return tree.unflatten(fresh, leaves)
+        paths = (path for path, _ in tree.flatten(fresh))
+        return tree.unflatten(fresh, dict(zip(paths, leaves.values(), strict=True)))
 
     def client(self, client: str) -> Any:
         """Return what a client keeps now."""
@@ -91,8 +92,8 @@ class Setting:
 
         def phase(plan: Plan) -> Any:
             x, y = examples[plan.split]
-            order = draw(plan, len(y), key, parts, least_width=self.task.least_batch)
-            return batches(x, y, order, rate)
+            order = draw(plan, len(y), key, parts)
+            return batches(x, y, order, rate if plan.scheduled else 1.0)
 
         return {name: phase(plan) for name, plan in plans.items()}
 
@@ -107,7 +108,8 @@ class Setting:
     def serving_plans(self, point: Point) -> Mapping[str, Plan]:
         """Name the phases that make a predictor at this point."""
         if point == "after_adapt":
-            return self.method.adapt_plans()
+            plans = self.method.adapt_plans()
+            return {name: replace(plan, scheduled=False) for name, plan in plans.items()}
         return self.method.plans() if point == "after_local" else {}
 
     def predictor(

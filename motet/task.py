@@ -82,7 +82,16 @@ class Task:
         self.names = tuple(state_names(self.skeleton))
         self.parameters = frozenset(name for name, _ in self.skeleton.named_parameters())
         self.buffers = frozenset(self.names) - self.parameters
+        self.fixed = frozenset(n for n, p in self.skeleton.named_parameters() if not p.requires_grad)
         self.has_batch_statistics = _has_batch_statistics(self.skeleton)
+        self.example: Tensor | None = None
+        self._modules = threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_modules"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._modules = threading.local()
 
     def init(self, key: Key) -> State:
@@ -93,14 +102,19 @@ class Task:
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         return {name: tensors[name].detach().clone() for name in self.names}
 
-    @property
-    def least_batch(self) -> int:
-        """The smallest batch this network can train on."""
-        return 2 if self.has_batch_statistics else 1
+    def seeing(self, x: Tensor) -> Task:
+        """Return this task with `example` set: an input of zeros, for parts built to its shape."""
+        task = copy.copy(self)
+        task.example = torch.zeros_like(x[:1])
+        return task
 
     def is_buffer(self, name: str) -> bool:
         """Tell whether a name, also inside a slot such as "local/bn.running_mean", is a buffer."""
         return name.rpartition("/")[2] in self.buffers
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether no optimizer may step on a name: a buffer, or `requires_grad=False`."""
+        return self.is_buffer(name) or name.rpartition("/")[2] in self.fixed
 
     def trainable(self, state: Mapping[str, Tensor]) -> State:
         """Leave the buffers out."""
@@ -112,7 +126,8 @@ class Task:
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """Run the network in evaluation mode."""
-        return self._call(state, x, training=False)
+        out: Tensor = self.call(state, x)
+        return out
 
     def predict(self, state: State, x: Tensor) -> Tensor:
         """Return class probabilities (or values, for a regression)."""
@@ -120,22 +135,29 @@ class Task:
 
     def features(self, state: State, x: Tensor, module: str) -> Tensor:
         """Return the input of a named module, flattened per example, in evaluation mode."""
+        return self.features_and_outputs(state, x, module)[0]
+
+    def features_and_outputs(self, state: State, x: Tensor, module: str) -> tuple[Tensor, Tensor]:
+        """Return what `features` and `outputs` do, from one pass through the network."""
+        self._check_complete(state)
         seen: list[Tensor] = []
         network = self._eval_module()
         layer = network.get_submodule(module)
         hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
-            functional_call(network, state, (x,))
+            outputs = functional_call(network, state, (x,))
         finally:
             hook.remove()
-        return seen[-1].flatten(1)
+        return seen[-1].flatten(1), outputs
 
     def loss(self, state: State, batch: Batch) -> Loss:
         """Compute the weighted mean training loss, in training mode."""
-        # Copies, because normalisation layers write their statistics in place.
-        buffers = {k: state[k].clone() for k in state if k in self.buffers}
+        # Copies, because normalisation layers write their statistics in place. The added 0 makes a
+        # copy per client also where a stack of clients shares one buffer.
+        nothing = 0 * batch.weight.sum()
+        buffers = {k: v + nothing.to(v.dtype) for k, v in state.items() if k in self.buffers}
         keys = self._layer_keys(batch.key)
-        outputs = self._call(state | buffers | keys, batch.x, training=True)
+        outputs = self.call(state | buffers | keys, batch.x, training=True)
         return Loss(self._mean(outputs, batch), buffers)
 
     def evaluation_loss(self, state: State, batch: Batch) -> Tensor:
@@ -160,18 +182,30 @@ class Task:
     def _layer_keys(self, key: Tensor) -> State:
         return {name: hash_32(key + i) + (key << 32) for i, name in enumerate(self.dropout_keys)}
 
-    def _call(self, state: State, x: Tensor, *, training: bool) -> Tensor:
-        module = self._train_module() if training else self._eval_module()
-        out: Tensor = functional_call(module, state, (x,))
-        return out
+    def call(self, state: State, x: Tensor, *, training: bool = False) -> Any:
+        """Run the network with this state, and return whatever it returns."""
+        self._check_complete(state)
+        module = self._train_module(len(x)) if training else self._eval_module()
+        return functional_call(module, state, (x,))
+
+    def _check_complete(self, state: State) -> None:
+        missing = [name for name in self.names if name not in state]
+        if missing:  # torch would go on, with the weights of our skeleton
+            raise StructureError(
+                f"a state of this network has {len(self.names)} tensors; {missing[:4]} did not "
+                "come. Join the parts of the model: `shared | private`."
+            )
 
     # `functional_call` swaps tensors inside the module it is given, so each thread needs its own
     # copy.
-    def _train_module(self) -> nn.Module:
-        if not hasattr(self._modules, "train"):
-            self._modules.train = copy.deepcopy(self.skeleton).train()
-        module: nn.Module = self._modules.train
-        return module
+    def _train_module(self, examples: int) -> nn.Module:
+        # One example has no batch statistics, so it is normalised by the running ones.
+        kind = "alone" if examples == 1 and self.has_batch_statistics else "train"
+        if not hasattr(self._modules, kind):
+            module = copy.deepcopy(self.skeleton).train()
+            setattr(self._modules, kind, module if kind == "train" else _frozen_statistics(module))
+        made: nn.Module = getattr(self._modules, kind)
+        return made
 
     def _eval_module(self) -> nn.Module:
         if not hasattr(self._modules, "eval"):
@@ -200,6 +234,13 @@ def _has_batch_statistics(module: nn.Module) -> bool:
                 "clients; give it a momentum, e.g. 0.1."
             )
     return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in norms)
+
+
+def _frozen_statistics(module: nn.Module) -> nn.Module:
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.eval()
+    return module
 
 
 @contextmanager

@@ -63,6 +63,15 @@ def flatten(tree: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
         yield from flatten(value, f"{path}/{step}" if path else step)
 
 
+def readable(path: str) -> str:
+    """Write a path as its author would: slots such as "local/head.weight" without the escapes.
+
+    >>> readable("local%2Fhead.weight")
+    'local/head.weight'
+    """
+    return path.replace("%2F", "/").replace("%25", "%")
+
+
 def unflatten(template: T, named: Mapping[str, Tensor]) -> T:
     """Rebuild `template`'s structure from named leaves; the structure itself never travels."""
     paths = [path for path, _ in flatten(template)]

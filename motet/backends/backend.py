@@ -15,7 +15,7 @@ from motet.setting import Point, Setting
 class Outcome(NamedTuple):
     """What a round of local work has produced."""
 
-    combined: Any  # what `Method.server_update` gets
+    partial: Any  # of the method's reduction; the driver finishes it
     bytes_down: int  # over the whole cohort
     bytes_up: int
     gradients: float  # single-example gradient evaluations, over the whole cohort
@@ -44,11 +44,11 @@ class Backend(Protocol):
 
 def combine(reduce: Reduce, parts: Sequence[Outcome]) -> Outcome:
     """Merge partial outcomes in the order given, so that arrival order cannot change a result."""
-    partial = parts[0].combined
+    partial = parts[0].partial
     for part in parts[1:]:
-        partial = reduce.merge(partial, part.combined)
+        partial = reduce.merge(partial, part.partial)
     return Outcome(
-        combined=reduce.finish(partial),
+        partial=partial,
         bytes_down=sum(part.bytes_down for part in parts),
         bytes_up=sum(part.bytes_up for part in parts),
         gradients=sum(part.gradients for part in parts),

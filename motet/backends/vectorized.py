@@ -20,6 +20,7 @@ from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
 from motet.fitting import STACKED_MODE, Mode
 from motet.method import PerClient, RoundInfo
+from motet.plans import Plan
 from motet.setting import Point, Setting, down_for
 from motet.task import Task
 
@@ -101,7 +102,7 @@ class Vectorized:
             setting.store.put(client, tree.tree_map(lambda leaf, i=i: leaf[i], kept))
         weights = torch.tensor([setting.weight(c) for c in chunk])
         return Outcome(
-            combined=method.reduce.lift(chunk, uploads, weights),
+            partial=method.reduce.lift(chunk, uploads, weights),
             bytes_down=sum(tree.count_bytes(down_for(down, c)) for c in chunk),
             bytes_up=tree.count_bytes(uploads),
             gradients=sum(setting.gradient_evaluations(d) for d in data),
@@ -131,7 +132,7 @@ class Vectorized:
         predicted = vmap(lambda personal, x: method.predict(personal, x, task))(personals, stacked)
         return [(client, predicted[i, : len(x)]) for i, (client, x) in enumerate(inputs)]
 
-    def _chunks(self, clients: Sequence[str], plans: Mapping[str, Any]) -> list[list[str]]:
+    def _chunks(self, clients: Sequence[str], plans: Mapping[str, Plan]) -> list[list[str]]:
         """Put clients of similar size together, whatever the order they are listed in."""
         federation = self.setting.federation
         widths = {c: self._width(c, plans) for c in clients}
@@ -143,12 +144,12 @@ class Vectorized:
             groups[-1].append(client) if fits else groups.append([client])
         return groups
 
-    def _width(self, client: str, plans: Mapping[str, Any]) -> tuple[int, ...]:
+    def _width(self, client: str, plans: Mapping[str, Plan]) -> tuple[int, ...]:
         """Rows per batch, where they matter: batch statistics see every row, padding too."""
         if not self.setting.task.has_batch_statistics:
             return ()
-        sizes = {s: self.setting.federation.size(client, s) for s in ("train", "val")}
-        return tuple(min(p.batch_size or sizes[p.split], sizes[p.split]) for p in plans.values())
+        size = self.setting.federation.size
+        return tuple(plan.width(size(client, plan.split)) for plan in plans.values())
 
     def _in_threads(self, work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
         # One torch thread per chunk even with one worker: splitting a sum over threads would change

@@ -6,13 +6,16 @@ https://arxiv.org/abs/1912.00818
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from motet.errors import RequestError
+from motet.fitting import fit
 from motet.keys import Key
-from motet.method import Card
-from motet.methods.partial import PartialSharing
+from motet.method import Card, ClientData
+from motet.methods.partial import PartialSharing, split_warnings
+from motet.plans import Plan
 from motet.selectors import Selector
 from motet.task import Task
 from motet.tree import State, pick
@@ -24,14 +27,16 @@ class FedPer(PartialSharing):
 
     Attributes:
         personal: The personalization layers W_P. `Blocks(last=k)` is the paper's K_P = k; an empty
-            tuple is
-            FedAvg, every module is Local.
+            tuple is FedAvg, every module is Local.
         head_init: "independent" draws W_P anew for each client (the paper); "common" starts all
             from one draw.
+        head_epochs: Epochs on W_P alone at the start of each round, the base frozen; 1 is the
+            fine-tuning variant of the paper's appendix A.3.
     """
 
     personal: Selector = ("head",)
     head_init: Literal["independent", "common"] = "independent"
+    head_epochs: int = 0
 
     name: ClassVar[str] = "fedper"
     card: ClassVar[Card] = Card(
@@ -52,6 +57,13 @@ class FedPer(PartialSharing):
         if self.head_init not in ("independent", "common"):
             raise RequestError(f'head_init= is "independent" or "common"; got {self.head_init!r}.')
 
+    def plans(self) -> dict[str, Plan]:
+        head = Plan(epochs=self.head_epochs, batch_size=self.batch_size, stream="head")
+        return ({"head": head} if self.head_epochs else {}) | super().plans()
+
+    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
+        return split_warnings(self, task)
+
     def personal_names(self, task: Task) -> frozenset[str]:
         return task.select(self.personal)
 
@@ -62,3 +74,13 @@ class FedPer(PartialSharing):
         # Statistics and norm layers that a policy keeps at the client start from the common model
         # all the same.
         return kept | pick(task.init(key), self.personal_names(task))
+
+    def client_update(
+        self, down: State, client: State, data: ClientData, task: Task
+    ) -> tuple[State, State]:
+        if self.head_epochs:
+            # The base is frozen with its running statistics, also those that stay at the client.
+            head = self.personal_names(task)
+            fitted = fit(task, down | client, data["head"], self.optimizer, train=head)
+            client = pick(fitted, client)
+        return super().client_update(down, client, data, task)

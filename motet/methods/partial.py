@@ -27,8 +27,8 @@ class PartialSharing(Method[State, State, State, State]):
 
     Attributes:
         norm: What happens to normalisation layers of the shared part. "average" treats them as any
-            other tensor (running statistics averaged, counters keep the largest); "local_stats" keeps
-            running statistics at the client; "local_layers" keeps the whole layers there.
+            other tensor (running statistics averaged, counters keep the largest); "local_stats"
+            keeps running statistics at the client; "local_layers" keeps the whole layers there.
         server_optimizer: Steps on the averaged change of the cohort, as if it were a gradient. None
             takes the average itself, which is SGD with a step of 1.
     """
@@ -89,3 +89,13 @@ def norm_names(task: Task, policy: Norm) -> frozenset[str]:
     layers = [p for p, m in task.skeleton.named_modules() if isinstance(m, NORM_LAYERS)]
     under = {name for name in task.names if name.rpartition(".")[0] in layers}
     return frozenset(under if policy == "local_layers" else under & task.buffers)
+
+
+def split_warnings(method: PartialSharing, task: Task) -> list[str]:
+    """Say so where a split of the model makes a method another one."""
+    private = method.private_names(task) & task.parameters
+    if not private:
+        return [f"{method.name} with an empty personal part is fedavg; name modules in personal=."]
+    if private == task.parameters:
+        return [f"{method.name} keeps every parameter at the client, which is local; share some."]
+    return []

@@ -1,0 +1,122 @@
+"""What happens without the base: one linear layer in its place.
+
+Arivazhagan et al. ask with it whether the base layers learn anything (section 4.4).
+https://arxiv.org/abs/1912.00818
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+
+from motet.errors import CapabilityError, SelectorError, nearest
+from motet.selectors import Blocks, blocks_of
+
+LINEAR = "linear_base"
+CLASSIFIER = Blocks(last=1)
+
+
+def linear_base(
+    build: Callable[[], nn.Module], *, shape: Sequence[int], keep: str | Blocks = CLASSIFIER
+) -> Callable[[], nn.Module]:
+    """Return what makes the network with all layers before `keep` replaced by one linear layer.
+
+    Args:
+        build: Makes the network.
+        shape: The shape of one example, as in `Federation.shape`.
+        keep: Where the personalization layers start: `Blocks(last=k)` for the paper's K_P = k, or
+            the dotted path of a block.
+    """
+    return partial(_linear_base, build, tuple(shape), keep)
+
+
+def _linear_base(
+    build: Callable[[], nn.Module], shape: tuple[int, ...], keep: str | Blocks
+) -> nn.Module:
+    network = build()
+    first = _first_kept(network, keep)
+    graph = _BlockTracer(network).trace(network)
+    wanted = _input_shape(network, first, torch.zeros(2, *shape))
+    network.add_module(LINEAR, _Linear(shape, wanted))
+    _feed(graph, first)
+    short = fx.GraphModule(network, graph, class_name=f"Linear{type(network).__name__}")
+    return _checked(short, first)
+
+
+class _Linear(nn.Module):
+    """A linear layer from a whole example to whatever the next layer reads."""
+
+    def __init__(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        super().__init__()
+        self.outputs = tuple(outputs)
+        self.linear = nn.Linear(math.prod(inputs), math.prod(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x.flatten(1)).unflatten(1, self.outputs)
+        return out
+
+
+class _BlockTracer(fx.Tracer):
+    """Writes down how a network calls its blocks, without looking into them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.blocks = {path for block in blocks_of(network) for path in block}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return module_qualified_name in self.blocks or super().is_leaf_module(
+            m, module_qualified_name
+        )
+
+
+def _first_kept(network: nn.Module, keep: str | Blocks) -> str:
+    blocks = blocks_of(network)
+    if isinstance(keep, Blocks):
+        if not 0 < keep.last < len(blocks):
+            raise SelectorError(
+                f"keep=Blocks(last={keep.last}) leaves no base to replace; the network has "
+                f"{len(blocks)} blocks, so use 1 to {len(blocks) - 1}."
+            )
+        return blocks[-keep.last][0]
+    known = [path for block in blocks for path in block]
+    if keep not in known:
+        raise SelectorError(f'no block is called "{keep}"; {nearest(keep, known)}.')
+    return keep
+
+
+def _input_shape(network: nn.Module, path: str, examples: Tensor) -> tuple[int, ...]:
+    seen: list[Any] = []
+    layer = network.get_submodule(path)
+    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1:]))
+    with torch.no_grad():
+        was_training = network.training
+        network.eval()(examples)
+        network.train(was_training)
+    hook.remove()
+    return tuple(seen[0])
+
+
+def _feed(graph: fx.Graph, path: str) -> None:
+    """Let the layer called `path` read the linear layer, and drop what nobody reads any more."""
+    nodes = list(graph.nodes)
+    source = next(node for node in nodes if node.op == "placeholder")
+    reader = next(node for node in nodes if node.op == "call_module" and node.target == path)
+    with graph.inserting_after(source):
+        linear = graph.call_module(LINEAR, (source,))
+    reader.args = (linear, *reader.args[1:])
+    graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
+
+
+def _checked(network: fx.GraphModule, first: str) -> nn.Module:
+    called = [cast(str, node.target) for node in network.graph.nodes if node.op == "call_module"]
+    if called[:2] != [LINEAR, first]:
+        raise CapabilityError(
+            f'layers after "{first}" read the base directly ({called[1]}), so one linear layer '
+            "cannot take its place; keep more blocks."
+        )
+    return network

@@ -1,0 +1,55 @@
+"""Combined prediction: a shared network and a local one, whose outputs add.
+
+Agarwal et al., "Federated Residual Learning", 2020. https://arxiv.org/abs/2003.12880
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+
+from motet.selectors import blocks_of
+
+
+class Combined(nn.Module):
+    """phi_g(x; u) + phi_l(x; v): name `personal=("local",)` in FedAlt or FedSim."""
+
+    def __init__(self, shared: nn.Module, local: nn.Module) -> None:
+        super().__init__()
+        self.shared = shared
+        self.local = local
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.shared(x) + self.local(x)
+        return out
+
+
+def combined(
+    shared: Callable[[], nn.Module], local: Callable[[], nn.Module], *, start: float = 1.0
+) -> Callable[[], nn.Module]:
+    """Return what makes the sum of two networks, for a `Task`.
+
+    Args:
+        shared: Makes the shared network; its parameters are called "shared...".
+        local: Makes the network that stays at the client; its parameters are called "local...".
+        start: Factor on the local network's last layer at first; with 0 the sum starts as the
+            shared network itself, such as one that FedAvg has trained.
+    """
+    return partial(_combined, shared, local, start)
+
+
+def _combined(
+    shared: Callable[[], nn.Module], local: Callable[[], nn.Module], start: float
+) -> nn.Module:
+    network = Combined(shared(), local())
+    _scale_last_layer(network.local, start)
+    return network
+
+
+def _scale_last_layer(network: nn.Module, factor: float) -> None:
+    for path in blocks_of(network)[-1]:
+        layer = network.get_submodule(path)
+        for parameter in layer.parameters():
+            parameter.data.mul_(factor)
