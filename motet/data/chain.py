@@ -1,0 +1,105 @@
+"""Several arrays read as one, without joining them.
+
+Clients may come with an array each, or all lie in one memory-mapped file: either way rows are
+numbered through and only the rows that are asked for are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK_BYTES = 1 << 22
+
+
+class Block(Protocol):
+    """An array, or something on disk that can be read like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __getitem__(self, rows: Any) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """A `.npy` file that is mapped while it is read, and closed in between.
+
+    Thousands of clients have thousands of files; a map kept open for each would use up the file
+    handles.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def at(cls, path: Path) -> NpyFile:
+        """Read the header of the file at `path`."""
+        header = np.load(path, mmap_mode="r", allow_pickle=False)
+        return cls(path, header.shape, header.dtype)
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return np.array(np.load(self.path, mmap_mode="r", allow_pickle=False)[rows])
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Blocks whose rows are numbered through; all have the same shape behind the first axis."""
+
+    blocks: tuple[Block, ...]
+    starts: NDArray[np.int64]  # [blocks + 1]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Chain:
+        """Join blocks by numbering their rows through."""
+        lengths = [block.shape[0] for block in blocks]
+        return cls(tuple(blocks), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return tuple(self.blocks[0].shape[1:])
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that holds the rows of every block."""
+        return np.result_type(*{block.dtype for block in self.blocks})
+
+    def take(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Read some rows, in the given order, into a new array."""
+        block_of = np.searchsorted(self.starts, rows, side="right") - 1
+        order = np.argsort(block_of, kind="stable")
+        runs = np.split(order, np.flatnonzero(np.diff(block_of[order])) + 1)
+        if len(runs) == 1 and len(rows):  # the usual case: no second copy
+            return np.asarray(self._read(int(block_of[0]), rows))
+        taken = np.empty((len(rows), *self.shape), self.dtype)
+        for run in runs if len(rows) else []:
+            taken[run] = self._read(int(block_of[run[0]]), rows[run])
+        return taken
+
+    def _read(self, block: int, rows: NDArray[Any]) -> NDArray[Any]:
+        return self.blocks[block][rows - self.starts[block]]
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """Say in which block a row lies, and which of its rows it is."""
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return number, row - int(self.starts[number])
+
+    def chunks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Go through all rows a few megabytes at a time: the first row number, and the rows."""
+        row_bytes = max(1, int(np.prod(self.shape)) * self.dtype.itemsize)
+        step = max(1, _CHUNK_BYTES // row_bytes)
+        for start, block in zip(self.starts[:-1], self.blocks, strict=True):
+            for offset in range(0, block.shape[0], step):
+                yield int(start) + offset, block[offset : offset + step]

@@ -1,0 +1,70 @@
+"""Partitions: recipes that divide a data set among clients."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from motet.data.partition.base import Partition
+from motet.data.partition.dirichlet import Dirichlet, TwoLevelDirichlet
+from motet.data.partition.latent import Latent
+from motet.data.partition.natural import Natural
+from motet.data.partition.pathological import Pathological
+from motet.data.partition.simple import IID, QuantitySkew
+from motet.errors import RequestError, nearest
+
+__all__ = [
+    "IID",
+    "PARTITIONS",
+    "Dirichlet",
+    "Latent",
+    "Natural",
+    "Partition",
+    "Pathological",
+    "QuantitySkew",
+    "TwoLevelDirichlet",
+    "partition_named",
+    "recipe_of",
+]
+
+PARTITIONS: dict[str, type[Partition]] = {
+    "iid": IID,
+    "pathological": Pathological,
+    "dirichlet": Dirichlet,
+    "two-level-dirichlet": TwoLevelDirichlet,
+    "latent": Latent,
+    "quantity-skew": QuantitySkew,
+    "natural": Natural,
+}
+
+
+def partition_named(name: str, **values: Any) -> Partition:
+    """Make a partition from its name on the command line and its fields.
+
+    >>> partition_named("pathological", clients=20, classes=2)
+    Pathological(clients=20, classes=2, minimum=1)
+    """
+    if name not in PARTITIONS:
+        raise RequestError(f'no partition is called "{name}"; {nearest(name, PARTITIONS)}')
+    kind = PARTITIONS[name]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each is a dataclass
+    for key in values:
+        if key not in known:
+            raise RequestError(f'partition "{name}" has no field "{key}"; {nearest(key, known)}')
+    try:
+        return kind(**values)
+    except TypeError as error:
+        needed = ", ".join(known)
+        raise RequestError(
+            f'partition "{name}" needs more fields ({error}); it has: {needed}'
+        ) from None
+
+
+def recipe_of(partition: Partition) -> dict[str, Any]:
+    """Write a partition down as values for JSON; a function is written as its name."""
+    names = {kind: name for name, kind in PARTITIONS.items()}
+    values = {field.name: getattr(partition, field.name) for field in fields(partition)}  # type: ignore[arg-type]
+    written = {
+        k: getattr(v, "__qualname__", repr(v)) if callable(v) else v for k, v in values.items()
+    }
+    return {"name": names.get(type(partition), type(partition).__name__), **written}

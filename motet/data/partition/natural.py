@@ -1,0 +1,61 @@
+"""Clients that come with the data: writers, roles, hospitals, phones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet.data.partition.base import Partition, Rows, require_whole
+from motet.data.partition.counts import encode, group_rows
+from motet.data.raw import Raw
+from motet.errors import CapabilityError, RequestError
+from motet.keys import Key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Natural(Partition):
+    """Every row goes to the client it came with.
+
+    Attributes:
+        clients: How many clients to draw; None takes all.
+        minimum: Clients with fewer training candidates are left out.
+    """
+
+    clients: int | None = None
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        if self.clients is not None:
+            require_whole("clients", self.clients, 1)
+        require_whole("minimum", self.minimum, 1)
+
+    def strata(self, raw: Raw, key: Key) -> NDArray[np.int64]:
+        if raw.clients is None:
+            raise CapabilityError(
+                "Natural needs a client for every row, and these data have none. "
+                "Divide them with IID, Dirichlet or Pathological."
+            )
+        return encode(raw.clients)[0]
+
+    def assign(
+        self, labels: NDArray[Any], key: Key, coarse: NDArray[Any] | None = None
+    ) -> list[Rows]:
+        """Divide rows whose `labels` are their clients."""
+        codes, stock = encode(labels)
+        large = np.flatnonzero(stock >= self.minimum)
+        wanted = len(large) if self.clients is None else self.clients
+        if wanted > len(large) or not wanted:
+            raise RequestError(
+                f"{wanted or 'some'} clients with at least {self.minimum} samples were asked for; "
+                f"of {len(stock)} clients {len(large)} have as many. Lower `clients` or `minimum`."
+            )
+        drawn = key.fold("natural").numpy().permutation(large)[:wanted]
+        rows = group_rows(codes, len(stock))
+        return [rows[client] for client in np.sort(drawn)]
+
+    def names(self, raw: Raw, parts: list[Rows]) -> tuple[str, ...]:
+        assert raw.clients is not None
+        return tuple(str(raw.clients[rows[0]]) for rows in parts)

@@ -1,0 +1,104 @@
+"""Reference networks by name, and which one suits which data."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from motet.errors import RequestError, nearest
+from motet.models.cnn import EmnistCNN, FomoCNN, McMahanCNN, SensorCNN, SmallCNN
+from motet.models.mlp import MLP, Logistic
+from motet.models.mobilenet import MobileNetV1, MobileNetV2
+from motet.models.recurrent import CharLSTM, WordLSTM
+from motet.models.resnet import ResNet18, ResNet34
+from motet.models.transformer import Transformer
+from motet.models.vgg import VGG11
+
+_NETWORKS: dict[str, type[nn.Module]] = {
+    "char-lstm": CharLSTM,
+    "emnist-cnn": EmnistCNN,
+    "fomo-cnn": FomoCNN,
+    "logistic": Logistic,
+    "mcmahan-cnn": McMahanCNN,
+    "mlp": MLP,
+    "mobilenet-v1": MobileNetV1,
+    "mobilenet-v2": MobileNetV2,
+    "resnet-18": ResNet18,
+    "resnet-34": ResNet34,
+    "sensor-cnn": SensorCNN,
+    "small-cnn": SmallCNN,
+    "transformer": Transformer,
+    "vgg-11": VGG11,
+    "word-lstm": WordLSTM,
+}
+
+_DEFAULTS = {
+    "cifar10": "mcmahan-cnn",
+    "cifar100": "mcmahan-cnn",
+    "digits": "mlp",
+    "fashion-mnist": "mcmahan-cnn",
+    "har": "sensor-cnn",
+    "heart-disease": "logistic",
+    "mnist": "mcmahan-cnn",
+    "mnist-by-writer": "mcmahan-cnn",
+    "shakespeare": "char-lstm",
+}
+
+
+def names() -> tuple[str, ...]:
+    """List every reference network."""
+    return tuple(_NETWORKS)
+
+
+def build(name: str, *, shape: Sequence[int], classes: int | None, **options: Any) -> nn.Module:
+    """Make the reference network called `name`, freshly initialised.
+
+    Args:
+        name: One of `names()`.
+        shape: The shape of one example, as in `Federation.shape`.
+        classes: Number of classes, as in `Federation.classes`; None (a regression): one output.
+        options: The network's own, e.g. `norm="batch"`; the guide and the class list them.
+
+    >>> build("mlp", shape=(64,), classes=10, hidden=[32]).head
+    Linear(in_features=32, out_features=10, bias=True)
+    """
+    if name not in _NETWORKS:
+        raise RequestError(f'no model is called "{name}"; {nearest(name, _NETWORKS)}.')
+    network = _NETWORKS[name]
+    _check_options(name, network, options)
+    return network(shape, 1 if classes is None else classes, **options)
+
+
+def default_for(data: str | None = None, *, shape: Sequence[int] | None = None) -> str:
+    """Name the network to start with, for a data set by name or else by the shape of an example.
+
+    >>> default_for("shakespeare")
+    'char-lstm'
+    >>> default_for(shape=(3, 64, 64))
+    'mcmahan-cnn'
+    """
+    if data in _DEFAULTS:
+        return _DEFAULTS[data]
+    if shape is None:
+        raise RequestError(
+            f'no model is known for the data set "{data}"; {nearest(data or "", _DEFAULTS)}. '
+            "Give shape= as well, or name a model."
+        )
+    if len(shape) != 3:
+        return "mlp"
+    return "mcmahan-cnn" if min(shape[1:]) >= 16 else "small-cnn"
+
+
+def _check_options(name: str, network: type[nn.Module], options: dict[str, Any]) -> None:
+    known = [
+        parameter.name
+        for parameter in inspect.signature(network).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known) if known else "it has no options"
+            raise RequestError(f'the model "{name}" has no option "{option}"; {hint}.')
