@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from motet.errors import DataError
+
 _CHUNK_BYTES = 1 << 22
 
 
@@ -43,7 +45,10 @@ class NpyFile:
     @classmethod
     def at(cls, path: Path) -> NpyFile:
         """Read the header of the file at `path`."""
-        header = np.load(path, mmap_mode="r", allow_pickle=False)
+        try:
+            header = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} cannot be read as a numpy array: {error}") from None
         return cls(path, header.shape, header.dtype)
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:

@@ -53,7 +53,11 @@ def _check_training_data(federation: Federation) -> None:
 
 def _check_shared_rows(federation: Federation) -> None:
     """Refuse a row that is in two places: test data would be trained on."""
-    ordered = np.sort(federation.rows.index)
+    rows = federation.rows.index
+    if any("share" in step for step in federation.recipe.get("steps", ())):
+        train, val, test = (federation.rows.clients_of(s)[1] for s in range(len(SPLITS)))
+        rows = np.concatenate([np.unique(train), val, test])  # many may train on a row of the pool
+    ordered = np.sort(rows)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
         raise DataError(
@@ -79,7 +83,9 @@ def _check_normalize(federation: Federation) -> None:
 
 
 def _check_targets(federation: Federation) -> None:
-    classes = federation.classes
+    classes, labels = federation.classes, federation.labels
+    if labels is not None and len(labels) != classes:
+        raise DataError(f"{len(labels)} class names came for {classes} classes; give one for each.")
     if classes is None:
         _refuse_rows(
             federation, federation.y, _is_not_finite, "a target that is not a finite number"

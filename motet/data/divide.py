@@ -14,7 +14,7 @@ from motet.data.chain import Chain
 from motet.data.federation import Federation
 from motet.data.partition import Partition, recipe_of
 from motet.data.partition.base import Rows
-from motet.data.partition.counts import Counts, group_rows
+from motet.data.partition.counts import Counts, encode, group_rows
 from motet.data.raw import Raw
 from motet.data.split import Cut, Split
 from motet.keys import Key
@@ -31,30 +31,36 @@ def divide(
     raw: Raw, partition: Partition, split: Split, *, name: str, seed: int, source: Mapping[str, Any]
 ) -> Federation:
     """Divide a data set among clients; the result is checked."""
-    clients, rows = allot(raw, partition, split, seed)
-    return Federation(
-        name=name,
-        clients=clients,
-        x=Chain.of([raw.x]),
-        y=Chain.of([raw.y]),
-        rows=rows,
-        classes=raw.classes,
-        labels=raw.labels,
-        normalize=raw.normalize,
-        recipe=recipe(partition, split, seed, source),
-    ).check()
-
-
-def recipe(
-    partition: Partition, split: Split, seed: int, source: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write down how rows were allotted."""
-    return {
+    recipe = {
         "source": dict(source),
         "seed": seed,
         "partition": recipe_of(partition),
         "split": split.recipe(),
     }
+    return federate(raw, allot(raw, partition, split, seed), name=name, recipe=recipe)
+
+
+def federate(
+    raw: Raw,
+    allotment: Allotment,
+    *,
+    name: str,
+    recipe: Mapping[str, Any],
+    features: tuple[str, ...] | None = None,
+) -> Federation:
+    """Put data and allotment together; the result is checked."""
+    return Federation(
+        name=name,
+        clients=allotment.clients,
+        x=Chain.of([raw.x]),
+        y=Chain.of([raw.y]),
+        rows=allotment.rows,
+        classes=raw.classes,
+        labels=raw.labels,
+        normalize=raw.normalize,
+        features=features,
+        recipe=recipe,
+    ).check()
 
 
 def allot(raw: Raw, partition: Partition, split: Split, seed: int) -> Allotment:
@@ -102,13 +108,13 @@ def share_held_out(
     What rounding takes from a client in one stratum it is first in line for in the next, so that
     its total is right as well. Rows of a stratum that nobody holds go to nobody.
     """
-    kinds = int(strata.max(initial=-1)) + 1
+    codes, stock = encode(strata)
     holder = np.full(len(strata), -1, np.int64)
     for client, rows in enumerate(parts):
         holder[rows] = client
-    taken = np.where(holder >= 0, strata, -1)
+    held_by = np.where(holder >= 0, codes, -1)
     owner, credit = np.full(len(held), -1, np.int64), np.zeros(len(parts))
-    by_kind = zip(group_rows(taken, kinds), group_rows(strata[held], kinds), strict=True)
+    by_kind = zip(group_rows(held_by, len(stock)), group_rows(codes[held], len(stock)), strict=True)
     for kind, (holdings, places) in enumerate(by_kind):
         if len(holdings) and len(places):
             clients, have = np.unique(holder[holdings], return_counts=True)

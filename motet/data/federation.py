@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from motet.data.fingerprint import assignment_hash, describe, require_same
 from motet.data.heterogeneity import Heterogeneity, measure
 from motet.data.raw import SPLITS, Normalize
 from motet.data.retarget import judges_from_pairs, judges_from_seed
+from motet.data.shared import Donors, share_rows
 from motet.errors import CapabilityError, RequestError, nearest
 
 
@@ -75,9 +77,10 @@ class Federation:
         try:
             return self._position[client]
         except KeyError:
-            some = self.clients if len(self.clients) <= 20 else self.clients[:20]
+            close = get_close_matches(client, self.clients, n=20) or self.clients[:20]
             raise RequestError(
-                f'no client is called "{client}" among {len(self.clients)}; {nearest(client, some)}'
+                f'no client is called "{client}" among {len(self.clients)}; '
+                f"{nearest(client, close)}"
             ) from None
 
     def size(self, client: str, split: str) -> int:
@@ -133,6 +136,23 @@ class Federation:
         held = [self._find(judges[client]) for client in self.clients]
         rows = self.rows.pick(range(len(held)), held)
         return replace(self, rows=rows, recipe=self._then(retarget=step))
+
+    def share(
+        self, *, beta: float = 0.05, alpha: float = 1.0, donors: Donors = "keep", seed: int = 0
+    ) -> Federation:
+        """Let clients train on a pool of training rows beside their own; no row is copied.
+
+        Args:
+            beta: Size of the pool, as a share of all training rows. The classes are balanced as far
+                as there are rows.
+            alpha: Share of the pool that each client gets, drawn for itself.
+            donors: Whether those who had the rows "keep" them, or "give" them away, so that the
+                pool is nobody's own.
+            seed: Names the draw.
+        """
+        rows = share_rows(self, beta=beta, alpha=alpha, donors=donors, seed=seed)
+        step = {"beta": beta, "alpha": alpha, "donors": donors, "seed": seed}
+        return replace(self, rows=rows, recipe=self._then(share=step))
 
     def histogram(self, split: str = "train") -> NDArray[np.int64]:
         """Count each client's labels, [clients, classes]; a sequence counts with every token."""

@@ -72,4 +72,8 @@ def _repeat(federation: Federation, step: Mapping[str, Any]) -> Federation:
         return federation.select(step["select"])
     if "retarget" in step:
         return federation.retarget(**step["retarget"])
-    raise StateError(f"the manifest has an unknown step {sorted(step)}; known: retarget, select.")
+    if "share" in step:
+        return federation.share(**step["share"])
+    raise StateError(
+        f"the manifest has an unknown step {sorted(step)}; known: retarget, select, share."
+    )

@@ -85,7 +85,7 @@ def load(
         partition: Who gets which rows; None takes the data's natural clients, or the set's usual
             partition.
         seed: Names the division; the same seed gives the same one everywhere.
-        val: Share of a client's rows for validation.
+        val: Share of a client's rows for validation, where the data do not say which rows.
         test: Share of a client's rows for test, pooled from all the data; "official" keeps the
             test set that comes with the data, shared out in each client's own class mix. None:
             official where there is one, else 0.2.

@@ -65,6 +65,9 @@ class Split:
     def cut(self, labels: NDArray[Any], key: Key) -> Cut:
         """Divide the positions 0..len(labels)-1 of one client."""
         rows = len(labels)
+        if self.val == self.test_share == 0:
+            nothing = np.empty(0, np.int64)
+            return Cut(np.arange(rows), nothing, nothing)
         test = _share(rows, self.test_share, spare=rows - 1)
         val = _share(rows, self.val, spare=rows - 1 - test)
         codes, stock = encode(labels)

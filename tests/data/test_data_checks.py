@@ -64,6 +64,11 @@ def test_whole_floats_are_labels_when_classes_are_stated():
     assert data.examples("a", "train").y.dtype == torch.int64
 
 
+def test_as_many_class_names_as_classes_are_wanted():
+    with pytest.raises(DataError, match="2 class names came for 3 classes"):
+        from_arrays(train={"a": (X, Y)}, classes=3, labels=["cat", "dog"])
+
+
 def test_test_data_of_an_unknown_client_are_refused():
     with pytest.raises(DataError, match='client "z" has test data but no training data'):
         from_arrays(train={"a": (X, Y)}, test={"z": (X, Y)})

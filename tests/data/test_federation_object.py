@@ -112,6 +112,13 @@ def test_a_wrong_client_or_split_is_answered_with_the_nearest():
         data.size("hospital-1", "validation")
 
 
+def test_the_nearest_client_is_found_among_many():
+    cell = (np.zeros((1, 1)), np.array([0]))
+    data = from_arrays(train={f"phone-{number:03d}": cell for number in range(200)})
+    with pytest.raises(RequestError, match='among 200; did you mean "phone-177"'):
+        data.size("phone_177", "train")
+
+
 def test_retarget_moves_val_and_test_together_and_nobody_keeps_its_own():
     data, moved = tiny(), tiny().retarget(seed=1)
     for client in data.clients:

@@ -74,6 +74,19 @@ def test_a_partition_with_code_in_it_must_be_handed_over():
     assert data.rebuild(federation.manifest(), partition=partition).hash == federation.hash
 
 
+class ByParity(data.Partition):
+    def assign(self, labels, key, coarse=None):
+        return [np.flatnonzero(labels % 2 == parity) for parity in (0, 1)]
+
+
+def test_a_partition_of_ones_own_is_written_down_by_name():
+    federation = data.load("digits", ByParity())
+    assert federation.manifest()["partition"] == {"name": "ByParity"}
+    with pytest.raises(StateError, match='partition "ByParity" holds code'):
+        data.rebuild(federation.manifest())
+    assert data.rebuild(federation.manifest(), partition=ByParity()).hash == federation.hash
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -142,12 +142,13 @@ def test_an_exhausted_fine_label_leaves_its_weight_inside_its_coarse_label():
     assert in_first_coarse == pytest.approx(0.5, abs=0.05)
 
 
-def test_two_level_dirichlet_with_small_alpha_stays_inside_few_coarse_labels():
+@pytest.mark.parametrize(("beta", "fine_labels"), [(1e3, 5), (1e-6, 1)])
+def test_alpha_sets_the_coarse_mix_and_beta_the_fine_mix_inside(beta, fine_labels):
     fine = np.repeat(np.arange(20), 50)
-    partition = TwoLevelDirichlet(clients=10, alpha=1e-3)
-    first = partition.assign(fine, KEY, fine // 5)[0]
-    assert len(np.unique(fine[first] // 5)) == 1
-    assert len(np.unique(fine[first])) == 5  # beta = 10 spreads over the fine labels inside
+    partition = TwoLevelDirichlet(clients=25, alpha=1e-6, beta=beta)
+    first = fine[partition.assign(fine, KEY, fine // 5)[0]]
+    assert len(np.unique(first // 5)) == 1
+    assert len(np.unique(first)) == fine_labels
 
 
 def test_two_level_dirichlet_says_that_coarse_labels_are_missing():
@@ -195,9 +196,9 @@ def test_natural_keeps_rows_with_their_client_and_names_them():
 
 def test_natural_draws_as_many_clients_as_asked_for():
     ids = np.repeat([f"client {number}" for number in range(30)], 2)
-    drawn = Natural(clients=7).assign(ids, KEY)
-    assert len(drawn) == 7
-    assert len(np.unique(np.concatenate(drawn))) == 14
+    one, other = (np.concatenate(Natural(clients=7).assign(ids, Key(seed))) for seed in (0, 1))
+    assert len(np.unique(one)) == 14
+    assert not np.array_equal(one, other)
 
 
 def test_natural_says_how_many_clients_are_large_enough():

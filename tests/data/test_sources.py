@@ -129,6 +129,14 @@ def test_folders_that_are_not_laid_out_as_expected_are_refused(tmp_path):
         from_folder(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["train.npz", "train/x.npy"])
+def test_a_file_that_is_not_numpys_is_refused(tmp_path, name):
+    write_client(tmp_path, "a", "train", slice(0, 3), packed=name.endswith("npz"))
+    (tmp_path / "a" / name).write_bytes(b"hello")
+    with pytest.raises(DataError, match="cannot be read as"):
+        from_folder(tmp_path)
+
+
 def test_half_a_pair_of_files_is_refused(tmp_path):
     write_client(tmp_path, "a", "train", slice(0, 3), packed=False)
     (tmp_path / "a" / "train" / "y.npy").unlink()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.data import IID, Natural, Pathological, Raw, Split
+from motet.data import IID, Latent, Natural, Pathological, Raw, Split
 from motet.data.divide import allot, share_held_out
 from motet.errors import RequestError
 from motet.keys import Key
@@ -81,6 +81,16 @@ def test_official_test_rows_follow_each_clients_own_classes():
         assert (len(train), len(val), len(test)) == (16, 4, 10)
         assert test.min() >= 400 > max(train.max(), val.max())
     assert len(np.unique(rows.index)) == 600
+
+
+def test_official_test_rows_follow_each_clients_own_latent_group():
+    cloud = np.tile([0, 1], 30)
+    x = cloud[:, None] * 100.0 + np.arange(60)[:, None] / 60
+    raw = Raw(x=x, y=np.arange(60) // 2 % 3, test_rows=np.arange(40, 60), classes=3)
+    _, rows = allot(raw, Latent(clients=2, groups=2), Split(val=0.0, test="official"), 0)
+    for client in range(2):
+        assert len(rows.rows(client, 2)) == 10
+        assert set(cloud[rows.rows(client, 2)]) == set(cloud[rows.rows(client, 0)])
 
 
 def test_a_share_for_test_pools_official_rows_with_the_others():

@@ -72,6 +72,7 @@ def test_a_missing_client_column_is_answered_with_the_nearest(tmp_path):
         ({"features": []}, "no columns left"),
         ({"features": ["agee"]}, 'did you mean "age"'),
         ({"features": ["age"], "missing": "mean"}, "missing must be"),
+        ({"features": ["age"], "kind": "class"}, "kind must be"),
     ],
 )
 def test_wrong_columns_and_options_are_refused(tmp_path, options, sentence):
@@ -84,6 +85,13 @@ def test_only_csv_and_parquet_are_read(tmp_path):
         from_table(write(tmp_path, VISITS, "visits.txt"), client="hospital", target="outcome")
     with pytest.raises(RequestError, match="there is no table"):
         from_table(tmp_path / "nothing.csv", client="hospital", target="outcome")
+
+
+def test_a_broken_table_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"cannot be read as a table: .*2 columns, got 3"):
+        from_table(write(tmp_path, "a,b\n1,2\n1,2,3\n"), client="a", target="b")
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        from_table(write(tmp_path, "no parquet", "t.parquet"), client="a", target="b")
 
 
 # Training doses: north 1, 3 (hole in its third row); south 10, 20, 60; west has none at all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from motet.data.partition.base import Partition
@@ -63,8 +63,11 @@ def partition_named(name: str, **values: Any) -> Partition:
 def recipe_of(partition: Partition) -> dict[str, Any]:
     """Write a partition down as values for JSON; a function is written as its name."""
     names = {kind: name for name, kind in PARTITIONS.items()}
-    values = {field.name: getattr(partition, field.name) for field in fields(partition)}  # type: ignore[arg-type]
+    anything: Any = partition  # a user's own partition need not be a dataclass
+    own_fields = fields(anything) if is_dataclass(anything) else ()
+    values = {field.name: getattr(partition, field.name) for field in own_fields}
     written = {
-        k: getattr(v, "__qualname__", repr(v)) if callable(v) else v for k, v in values.items()
+        key: getattr(value, "__qualname__", repr(value)) if callable(value) else value
+        for key, value in values.items()
     }
     return {"name": names.get(type(partition), type(partition).__name__), **written}

@@ -75,14 +75,8 @@ class Pathological(Partition):
 
 def _fill_level(room: Counts, total: int, rng: np.random.Generator) -> Counts:
     """Pour `total` into vessels of size `room` to one level; who gets the odd rest is drawn."""
-    level = (
-        int(
-            np.searchsorted(
-                [np.minimum(room, h).sum() for h in range(room.max() + 1)], total, "right"
-            )
-        )
-        - 1
-    )
+    poured = [int(np.minimum(room, level).sum()) for level in range(int(room.max()) + 1)]
+    level = int(np.searchsorted(poured, total, "right")) - 1
     filled = np.minimum(room, level)
     open_vessels = rng.permutation(np.flatnonzero(room > level))
     filled[open_vessels[: total - filled.sum()]] += 1

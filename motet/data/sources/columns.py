@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet.data.sources.fill import Missing
-from motet.errors import DataError
+from motet.errors import DataError, RequestError
 
 Kind = Literal["auto", "classes", "regression"]
 
@@ -59,6 +59,8 @@ def encode_features(
 
 def encode_target(column: Any, name: str, kind: Kind) -> Target:
     """Replace classes by numbers, or read numbers for regression."""
+    if kind not in ("auto", "classes", "regression"):
+        raise RequestError(f'kind must be "auto", "classes" or "regression"; {kind!r} came.')
     column = _decoded(column)
     values = column.to_pylist()
     if column.null_count:

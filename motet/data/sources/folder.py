@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -76,12 +77,14 @@ def _cells(folder: Path) -> Iterator[Cell]:
 
 
 def _from_npz(client: str, split: str, path: Path) -> Cell:
-    with np.load(path, allow_pickle=False) as arrays:
-        if not {"x", "y"} <= set(arrays.files):
-            raise DataError(
-                f"{path} must hold the arrays x and y; it holds {', '.join(arrays.files)}."
-            )
-        x, y = (as_numbers(arrays[part], f"{part} in {path}") for part in "xy")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as numpy arrays: {error}") from None
+    if not {"x", "y"} <= set(arrays):
+        raise DataError(f"{path} must hold the arrays x and y; it holds {', '.join(arrays)}.")
+    x, y = (as_numbers(arrays[part], f"{part} in {path}") for part in "xy")
     return Cell(client, split, x, y)
 
 

@@ -73,7 +73,10 @@ def _require(part: Any, columns: list[str]) -> None:
 
 
 def _joined(parts: Mapping[str, Any], column: str) -> NDArray[Any]:
-    blocks = [np.asarray(part.with_format("numpy")[:][column]) for part in parts.values()]
+    blocks = [
+        np.asarray(part.with_format("numpy", columns=[column])[:][column])
+        for part in parts.values()
+    ]
     if any(block.dtype == object for block in blocks):
         raise DataError(
             f'column "{column}" has rows of different shapes; bring them to one shape first.'

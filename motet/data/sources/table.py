@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
-from motet.data.chain import Chain
-from motet.data.divide import allot, recipe
+from motet.data.divide import allot, federate
 from motet.data.federation import Federation
 from motet.data.partition import Natural
 from motet.data.raw import Raw
-from motet.data.sources.columns import Kind, Target, encode_features, encode_target, to_ids
+from motet.data.sources.columns import Kind, encode_features, encode_target, to_ids
 from motet.data.sources.common import split_names
 from motet.data.sources.fill import Missing, fill_missing, standardizer
 from motet.data.split import Split
-from motet.errors import RequestError, nearest
+from motet.errors import DataError, RequestError, nearest
 
 
 def from_table(
@@ -55,15 +54,25 @@ def from_table(
         name: What to call the data; the file's name if left out.
     """
     table = _read(Path(path))
-    split_column = [split] if isinstance(split, str) else []
-    _require(table, [client, target, *split_column, *(features or ()), *categorical])
-    chosen = _choose(table, features, {client, target, *split_column}, categorical)
+    split_column = split if isinstance(split, str) else None
+    taken = {client, target} | ({split_column} if split_column else set())
+    _require(table, [*sorted(taken), *(features or ()), *categorical])
+    chosen = _choose(table, features, taken, categorical)
     ids, answer = to_ids(table[client], client), encode_target(table[target], target, kind)
     x, columns = encode_features(table, chosen, categorical, ids, missing)
-    raw = _raw(x, ids, answer, table[split].to_pylist() if isinstance(split, str) else None)
-    cut = split if isinstance(split, Split) else Split(test="official") if split else Split()
-    clients, rows = allot(raw, Natural(), cut, seed)
-    fill_missing(x, rows, columns, how=missing)
+    raw = Raw(
+        x=x,
+        y=answer.y,
+        clients=ids,
+        split=split_names(table[split_column].to_pylist()) if split_column else None,
+        labels=answer.labels,
+        classes=answer.classes,
+    )
+    cut = split if isinstance(split, Split) else Split(test="official" if split_column else 0.2)
+    allotment = allot(raw, Natural(), cut, seed)
+    fill_missing(x, allotment.rows, columns, how=missing)
+    if standardize:
+        raw = replace(raw, normalize=standardizer(x, allotment.rows))
     source = {
         "from": "table",
         "client": client,
@@ -73,23 +82,8 @@ def from_table(
         "missing": missing,
         "standardize": standardize,
     }
-    return Federation(
-        name=name or Path(path).stem,
-        clients=clients,
-        x=Chain.of([x]),
-        y=Chain.of([answer.y]),
-        rows=rows,
-        classes=answer.classes,
-        labels=answer.labels,
-        normalize=standardizer(x, rows) if standardize else None,
-        features=columns,
-        recipe=recipe(Natural(), cut, seed, source),
-    ).check()
-
-
-def _raw(x: NDArray[Any], ids: NDArray[Any], target: Target, split: list[Any] | None) -> Raw:
-    own_split = None if split is None else split_names(split)
-    return Raw(x=x, y=target.y, clients=ids, split=own_split, classes=target.classes)
+    recipe = {"source": source, "seed": seed, "split": cut.recipe()}
+    return federate(raw, allotment, name=name or Path(path).stem, recipe=recipe, features=columns)
 
 
 def _read(path: Path) -> Any:
@@ -98,13 +92,23 @@ def _read(path: Path) -> Any:
     if path.suffix == ".parquet":
         from pyarrow import parquet
 
-        return parquet.read_table(path)
+        return _readable(path, parquet.read_table)
     if path.suffix == ".csv":
         from pyarrow import csv
 
         # An empty cell is a missing value in a text column too, not the text "".
-        return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        options = csv.ConvertOptions(strings_can_be_null=True)
+        return _readable(path, partial(csv.read_csv, convert_options=options))
     raise RequestError(f'a table must be a .csv or .parquet file; "{path.name}" came.')
+
+
+def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
+    from pyarrow import ArrowInvalid
+
+    try:
+        return read(path)
+    except ArrowInvalid as error:
+        raise DataError(f"{path} cannot be read as a table: {error}") from None
 
 
 def _require(table: Any, columns: Sequence[str]) -> None:

@@ -1,0 +1,87 @@
+"""Ditto: FedAvg, and beside it a personal model that is pulled towards the global one.
+
+Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021.
+https://arxiv.org/abs/2012.04221
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from motet.errors import RequestError
+from motet.fitting import fit
+from motet.method import Card, ClientData
+from motet.methods.global_model import GlobalModel
+from motet.objectives import Pulled
+from motet.optim import Optimizer
+from motet.plans import Batches, Plan
+from motet.task import Task
+from motet.tree import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ditto(GlobalModel):
+    """A private model v_i beside the global w.
+
+    Attributes:
+        lam: The pull of v_i towards the received w. 0 is Local, large values approach w.
+        personal_optimizer: Trains v_i; `optimizer` if None.
+        personal_epochs: Epochs on v_i per round; as many epochs or steps as w if None.
+    """
+
+    lam: float = 1.0
+    personal_optimizer: Optimizer | None = None
+    personal_epochs: int | None = None
+
+    name: ClassVar[str] = "ditto"
+    card: ClassVar[Card] = Card(
+        title="Ditto",
+        paper="Li et al., ICML",
+        year=2021,
+        link="https://arxiv.org/abs/2012.04221",
+        idea="FedAvg, and beside it a personal model pulled towards the global one.",
+        shared="a model",
+        private="a second model",
+        down="1",
+        up="1",
+        new_client="starts from the global model and trains its own, pulled",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.lam >= 0:
+            raise RequestError(f"Ditto(lam=) weighs a penalty, so it is 0 or more; got {self.lam}.")
+
+    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
+        neutral = "ditto: lam=0 cuts the tether, so the personal models are Local's."
+        return [neutral] if self.lam == 0 else []
+
+    def plans(self) -> dict[str, Plan]:
+        shared = super().plans()["train"]
+        own = Plan(epochs=self.personal_epochs, batch_size=self.batch_size)
+        return {"train": shared, "personal": shared if self.personal_epochs is None else own}
+
+    def client_update(
+        self, down: State, client: State, data: ClientData, task: Task
+    ) -> tuple[State, State]:
+        upload = fit(task, down, data["train"], self.optimizer)
+        # The anchor is the model as received (w^t in Algorithm 1), not as trained here.
+        return upload, self._pulled_fit(client, down, data["personal"], task)
+
+    def adapt(self, down: State, client: State, data: ClientData, task: Task) -> State:
+        return self._pulled_fit(down, down, data["adapt"], task)
+
+    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> State:
+        return client
+
+    def after_broadcast(self, down: State, client: State, task: Task) -> State:
+        return client
+
+    def after_local(self, down: State, up: State, client: State, task: Task) -> State:
+        return client
+
+    def _pulled_fit(self, own: State, anchor: State, batches: Batches, task: Task) -> State:
+        optimizer = self.personal_optimizer or self.optimizer
+        return fit(task, own, batches, optimizer, loss=Pulled(task, self.lam), given=(anchor,))
