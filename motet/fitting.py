@@ -7,10 +7,10 @@ stacked step loop instead (docs/decisions/0002-fit-is-a-primitive.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from motet.plans import Batches
 from motet.task import Batch, Loss, Task
 from motet.tree import State
 
+T = TypeVar("T")
 Objective = Callable[..., Loss]  # (state, batch, *given) -> Loss
 
 
@@ -65,13 +66,24 @@ def fit(
 
 
 def mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
-    """Compute the mean loss over all examples, in evaluation mode; 0 without examples."""
-    total, weight = torch.zeros(()), torch.zeros(())
+    """Compute the mean loss over all examples, in evaluation mode; 0 without examples.
+
+    A primitive as `fit` is, for the same reason; so there is no gradient through it.
+    """
+    apply: Callable[..., Tensor] = _MeanLoss.apply
+    return apply(task, (state, batches), *tree.leaves((state, batches)))
+
+
+def mean_gradient(task: Task, state: State, batches: Batches) -> State:
+    """Compute the gradient of the mean loss over all examples, in training mode; 0 without any."""
+    params = {k: v for k, v in state.items() if not task.is_fixed(k)}
+    total, weight = tree.zeros_like(params), torch.zeros(())
     for batch in batches.steps():
         here = batch.weight.sum()
-        total = total + task.evaluation_loss(state, batch) * here
+        slope = grad(lambda p, batch=batch: task.loss(state | p, batch).value)(params)
+        total = {k: total[k] + here * slope[k] for k in params}
         weight = weight + here
-    return total / weight.clamp(min=1)
+    return {k: leaf / weight.clamp(min=1) for k, leaf in total.items()}
 
 
 def _check_known(names: frozenset[str], state: State) -> None:
@@ -92,9 +104,8 @@ class _Spec:
     moving: frozenset[str]  # the buffers that the forward pass may update
     structure: tuple[State, State, State, Batches, tuple[Any, ...]]
 
-    def rebuild(self, template: Any, values: Any) -> Any:
-        ordered = iter(values)
-        return tree.tree_map(lambda _: next(ordered), template)
+    def rebuild(self, template: T, values: Iterable[Any]) -> T:
+        return _rebuild(template, values)
 
     def step(
         self,
@@ -111,8 +122,9 @@ class _Spec:
             return result.value, tree.pick(result.buffers, self.moving)
 
         grads, updated = grad(objective, has_aux=True)(params)
-        params, moments = self.optimizer.step(grads, moments, params, rate)
-        return params, buffers | updated, moments
+        stepped, moments = self.optimizer.step(grads, moments, params, rate)
+        # In the old order, whatever an optimizer makes of it: `rebuild` goes by position.
+        return {k: stepped[k] for k in params}, buffers | updated, moments
 
 
 Mode = Literal["stack", "loop"]
@@ -146,9 +158,9 @@ def _one_client(
     spec: _Spec, params: State, buffers: State, frozen: State, batches: Batches, given: Any
 ) -> list[Tensor]:
     moments = spec.optimizer.init(params)
-    for batch in batches.steps():
+    for number in batches.weight.any(-1).nonzero().flatten().tolist():  # the active steps
         params, buffers, moments = spec.step(
-            params, buffers, moments, frozen, batch, batches.rate, given
+            params, buffers, moments, frozen, batches.step(number), batches.rate, given
         )
     return tree.leaves((params, buffers))
 
@@ -178,16 +190,23 @@ def _clients_at_once(
     """Run a stack as one: every step is a batched step of all clients."""
     values = spec.rebuild(spec.structure, rows)
     flags = spec.rebuild(spec.structure, [torch.tensor(s) for s in stacked])
-    expand = lambda v, s: v if bool(s) else v.expand(clients, *v.shape)  # noqa: E731
+
+    def expand(value: Tensor, flag: Tensor) -> Tensor:
+        return value if bool(flag) else value.expand(clients, *value.shape)
+
     params, buffers = (
         tree.tree_map(expand, v, f) for v, f in zip(values[:2], flags[:2], strict=True)
     )
     frozen, batches, given = values[2:]
-    dims = _in_dims(flags)
-    batch_dims = Batch(dims[3].x, dims[3].y, dims[3].weight, dims[3].key)
-    step = vmap(spec.step, in_dims=(0, 0, 0, dims[2], batch_dims, dims[3].rate, dims[4]))
+    # Data are each client's own, or shared by a stack of models; half and half is a client's own.
+    own_data = any(bool(flag) for flag in flags[3])
+    if own_data:
+        batches = Batches(*(expand(v, s) for v, s in zip(batches, flags[3], strict=True)))
+    data_dim = 0 if own_data else None
+    in_dims = (0, 0, 0, _in_dims(flags[2]), data_dim, data_dim, _in_dims(flags[4]))
+    step = vmap(spec.step, in_dims=in_dims)
     moments = vmap(spec.optimizer.init)(params) if params else {}
-    walk = _StackedWalk(batches, dims[3].rows is not None, clients)
+    walk = _StackedWalk(batches, own_data, clients)
     for number in range(walk.steps):
         batch, active = walk.step(number)
         stepped = step(params, buffers, moments, frozen, batch, batches.rate, given)
@@ -216,6 +235,52 @@ class _StackedWalk:
         index = b.rows[:, number]  # [clients, batch]
         batch = Batch(b.x[which, index], b.y[which, index], b.weight[:, number], b.key[:, number])
         return batch, batch.weight.any(-1)
+
+
+class _MeanLoss(torch.autograd.Function):
+    """The loop over batches without gradients, for one client or for a stack of clients."""
+
+    @staticmethod
+    def forward(task: Task, structure: tuple[State, Batches], *values: Tensor) -> Tensor:
+        return _mean_loss(task, *_rebuild(structure, values))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: `mean_loss` is not differentiated."""
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        task: Task,
+        structure: tuple[State, Batches],
+        *values: Tensor,
+    ) -> tuple[Tensor, int]:
+        def one(*own: Tensor) -> Tensor:
+            return _mean_loss(task, *_rebuild(structure, own))
+
+        dims = in_dims[2:]
+        if STACKED_MODE.get() == "stack":
+            return vmap(one, in_dims=dims)(*values), 0
+        losses = [
+            one(*(v if d is None else v.select(d, i) for v, d in zip(values, dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        return torch.stack(losses), 0
+
+
+def _mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
+    total, weight = torch.zeros(()), torch.zeros(())
+    for batch in batches.steps():
+        here = batch.weight.sum()
+        total = total + task.evaluation_loss(state, batch) * here
+        weight = weight + here
+    return total / weight.clamp(min=1)
+
+
+def _rebuild(structure: T, values: Iterable[Tensor]) -> T:
+    ordered = iter(values)
+    return tree.tree_map(lambda _: next(ordered), structure)
 
 
 def _in_dims(flags: Any) -> Any:
