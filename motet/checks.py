@@ -66,3 +66,12 @@ def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
             f"labels run from 0 to {classes - 1}, but the network has {scores} outputs; "
             f"give it at least {classes}."
         )
+
+
+def check_scorable(federation: Federation) -> None:
+    """Refuse data on which nothing could be reported at the end."""
+    if not any(federation.size(client, "test") for client in federation.clients):
+        raise DataError(
+            f'no client of "{federation.name}" has test data, so nothing could be reported; give '
+            "test examples, or a share to cut from the training data (data.test = 0.2)."
+        )

@@ -1,0 +1,123 @@
+"""`motet methods`: what exists, and the card of one method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from motet.cli import options
+
+if TYPE_CHECKING:  # rich and torch are loaded when the command is called
+    from rich.table import Table
+
+    from motet.method import AnyMethod
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(help="Show the card of one method.", show_default=False)
+    ] = None,
+    *,
+    _seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="As on every command; nothing is drawn.", hidden=True),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """List the methods, or show one with all its hyperparameters and their defaults."""
+    from motet.catalog import method_class, method_names
+    from motet.cli.terminal import console, write_json
+
+    classes = [method_class(each) for each in ([name] if name else method_names())]
+    if as_json:
+        cards = [_as_dict(each) for each in classes]
+        write_json(cards[0] if name else cards)
+    elif quiet:
+        typer.echo("\n".join(each.name for each in classes))
+    elif name:
+        _show_card(classes[0])
+    else:
+        console().print(_table(classes))
+        typer.echo("Down and up: what crosses the network per round, in models, for each client.")
+
+
+def _table(classes: list[type[AnyMethod]]) -> Table:
+    from rich.table import Table
+
+    rows = ("", "dim")  # told apart without a line between them
+    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", width=80, row_styles=rows)
+    drawn.add_column("method", min_width=max(len(each.name) for each in classes))
+    drawn.add_column("year", min_width=4)
+    drawn.add_column("shared / private", ratio=4)
+    drawn.add_column("down / up", ratio=3)
+    drawn.add_column("a new client", ratio=4)
+    for each in classes:
+        card = each.card
+        drawn.add_row(
+            each.name,
+            str(card.year or ""),
+            f"{card.shared} / {card.private}",
+            f"{card.down} / {card.up}",
+            card.new_client,
+        )
+    return drawn
+
+
+def _show_card(method: type[AnyMethod]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from motet.catalog import hyperparameters
+    from motet.cli.terminal import console
+
+    card, screen = method.card, console()
+    screen.print(Text(f"{card.title}  ({method.name})", style="bold"))
+    screen.print(f"{card.idea}\n")
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0), width=80)
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for what, text in _facts(method).items():
+        facts.add_row(what, Text(text))
+    screen.print(facts)
+    screen.print(Text("\nHyperparameters", style="bold"))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), width=80)
+    table.add_column(no_wrap=True)
+    table.add_column(max_width=24, overflow="fold")
+    table.add_column(ratio=1)
+    for each in hyperparameters(method):
+        table.add_row(each.name, Text(each.default), Text(each.meaning, style="dim"))
+    screen.print(table)
+    typer.echo(f"\nmotet run --method {method.name} --set method.KEY=VALUE")
+
+
+def _facts(method: type[AnyMethod]) -> dict[str, str]:
+    card = method.card
+    paper = f"{card.paper}, {card.year}" if card.year else card.paper
+    single = method().reduce.needs_single_uploads
+    return {
+        "paper": f"{paper}  {card.link}".strip(),
+        "shared": card.shared,
+        "private": card.private,
+        "down / up": f"{card.down} / {card.up} models per round and client",
+        "a new client": card.new_client,
+        "uploads": "compared one by one"
+        if single
+        else "averaged: secure aggregation can hide them",
+    }
+
+
+def _as_dict(method: type[AnyMethod]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from motet.catalog import hyperparameters
+    from motet.config import method_to_dict
+
+    return {
+        "name": method.name,
+        "card": asdict(method.card),
+        "defaults": method_to_dict(method()),
+        "hyperparameters": {each.name: each.meaning for each in hyperparameters(method)},
+        "single_uploads": method().reduce.needs_single_uploads,
+    }

@@ -1,0 +1,125 @@
+"""Comparisons as config files: several methods, one set of data, one model, one kind of run.
+
+[compare]             which methods, how many seeds
+[method]              what all methods share: optimizer, epochs, batch size
+[methods.fedper]      what only one of them has
+[run] [data] [model]  as for a single run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from motet.config.experiment import model_to_dict, section_to_dict
+from motet.config.files import SECTIONS, data_from_dict, model_from_dict, section_reader
+from motet.config.methods import method_from_dict, method_to_dict
+from motet.config.sections import DataChoice, ModelChoice, RunChoice
+from motet.config.values import read_fields
+from motet.contest import SHARED_FIELDS, Contest
+from motet.data import Federation
+from motet.errors import RequestError, nearest
+from motet.method import AnyMethod
+
+DEFAULT_METHODS = ("local", "fedavg", "fedavg-ft", "fedper")
+SHARED_KEYS = (*SHARED_FIELDS, "lr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareChoice:
+    """`[compare]`: what is compared.
+
+    Attributes:
+        methods: Labels: a method's name, or the name of a table [methods.LABEL] that says `name`.
+        seeds: How many runs of each method, or the seeds themselves.
+    """
+
+    methods: tuple[str, ...] = DEFAULT_METHODS
+    seeds: int | tuple[int, ...] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonPlan:
+    """What a config file for `motet compare` says."""
+
+    entries: Mapping[str, AnyMethod]
+    seeds: tuple[int, ...]
+    data: DataChoice
+    model: ModelChoice
+    run: RunChoice
+
+    def federation(self) -> Federation:
+        """Load the data."""
+        return self.data.federation()
+
+    def resolved(self, federation: Federation) -> ComparisonPlan:
+        """Write out every default."""
+        return replace(
+            self,
+            data=self.data.resolved(federation),
+            model=self.model.resolved(federation, self.data),
+            run=self.run.resolved(),
+        )
+
+    def contest(self, federation: Federation) -> Contest:
+        """Check everything that can be checked before the first run."""
+        task = self.model.resolved(federation, self.data).task(federation)
+        settings = {**self.run.settings(), "seeds": self.seeds}
+        del settings["seed"]
+        return Contest.of(self.entries, task, federation, **settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the plan down as the tables of a config file."""
+        return {
+            "compare": {"methods": list(self.entries), "seeds": list(self.seeds)},
+            "run": section_to_dict(self.run, "run"),
+            "data": section_to_dict(self.data, "data"),
+            "model": model_to_dict(self.model),
+            "methods": {label: method_to_dict(method) for label, method in self.entries.items()},
+        }
+
+
+def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
+    """Make the comparison that the tables of a config describe, or say what is wrong with them."""
+    section = section_reader(tables, (*SECTIONS, "compare", "methods"))
+    choice = read_fields(CompareChoice, section("compare"), "compare")
+    run = read_fields(RunChoice, section("run"), "run")
+    seeds = choice.seeds
+    return ComparisonPlan(
+        entries=_entries(choice.methods, section("method"), section("methods")),
+        seeds=tuple(range(run.seed, run.seed + seeds)) if isinstance(seeds, int) else seeds,
+        data=data_from_dict(section("data"), seed=run.seed),
+        model=model_from_dict(section("model")),
+        run=run,
+    )
+
+
+def _entries(
+    labels: tuple[str, ...], common: dict[str, Any], own: dict[str, Any]
+) -> dict[str, AnyMethod]:
+    for label in own:
+        if label not in labels:
+            raise RequestError(
+                f"[methods.{label}] is not among the methods compared; {nearest(label, labels)}."
+            )
+    one = common.pop("name", None)  # a config of a single run also says what only its method has
+    shared = {key: value for key, value in common.items() if key in SHARED_KEYS}
+    special = {key: value for key, value in common.items() if key not in SHARED_KEYS}
+    if special and one is None:
+        key = next(iter(special))
+        raise RequestError(
+            f'[method] is for all methods, and not all have "{key}"; {nearest(key, SHARED_KEYS)}. '
+            f"What only one has belongs in [methods.NAME], or --set methods.NAME.{key}=..."
+        )
+    return {
+        label: _entry(label, shared | (special if label == one else {}), own.get(label, {}))
+        for label in labels
+    }
+
+
+def _entry(label: str, common: dict[str, Any], own: Any) -> AnyMethod:
+    where = f"methods.{label}"
+    if not isinstance(own, Mapping):
+        raise RequestError(f"[{where}] expects a table; got {own!r}.")
+    return method_from_dict({"name": label, **common, **own}, where=where)

@@ -1,0 +1,123 @@
+"""Config files: reading, overriding and writing tables, and the experiment they describe."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from motet.config.experiment import Experiment
+from motet.config.hints import NONE
+from motet.config.methods import method_from_dict
+from motet.config.sections import (
+    DEFAULT_DATA,
+    DataChoice,
+    FolderData,
+    ModelChoice,
+    NamedData,
+    RunChoice,
+    TableData,
+)
+from motet.config.values import read_fields
+from motet.data import Natural, Partition, dataset
+from motet.errors import RequestError, nearest
+
+SECTIONS = ("run", "method", "data", "model")
+SOURCES = ("name", "table", "folder")  # what [data] may be; they exclude each other
+Tables = dict[str, Any]
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Read the experiment that a config file describes."""
+    return experiment_from_dict(read_tables(path))
+
+
+def experiment_from_dict(tables: Mapping[str, Any]) -> Experiment:
+    """Make the experiment that the tables of a config describe, or say what is wrong with them."""
+    section = section_reader(tables, SECTIONS)
+    run = read_fields(RunChoice, section("run"), "run")
+    return Experiment(
+        method=method_from_dict(section("method")),
+        data=data_from_dict(section("data"), seed=run.seed),
+        model=model_from_dict(section("model")),
+        run=run,
+    )
+
+
+def section_reader(tables: Mapping[str, Any], known: Iterable[str]) -> Callable[[str], Tables]:
+    """Refuse unknown sections, and return a function that looks up a known one."""
+    for name in tables:
+        if name not in known:
+            raise RequestError(f"a config has no section [{name}]; {nearest(name, known)}.")
+
+    def section(name: str) -> Tables:
+        found = tables.get(name, {})
+        if not isinstance(found, Mapping):
+            raise RequestError(f"[{name}] expects a table; got {found!r}.")
+        return dict(found)
+
+    return section
+
+
+def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
+    """Read `[data]`; without a seed of its own, the split has the run's."""
+    sources = [key for key in SOURCES if key in table]
+    if len(sources) > 1:
+        raise RequestError(f"[data] names both {' and '.join(sources)}; keep one of them.")
+    seeded = {"seed": seed, **table}
+    if sources == ["table"]:
+        return read_fields(TableData, seeded, "data")
+    if sources == ["folder"]:
+        return read_fields(FolderData, seeded, "data")
+    name = table.get("name", DEFAULT_DATA)
+    usual = usual_partition(name) if isinstance(name, str) else None
+    # `usual` is the base, so that `[data.partition] clients = 50` alone changes only that.
+    return read_fields(NamedData, seeded, "data", base=NamedData(partition=usual))
+
+
+def usual_partition(name: str) -> Partition:
+    """Make the partition of a data set that is used when none is named."""
+    make = dataset(name).default_partition
+    return Natural() if make is None else make()
+
+
+def model_from_dict(table: Mapping[str, Any]) -> ModelChoice:
+    """Read `[model]`; the network's options are checked once the network is known."""
+    own = {key: value for key, value in table.items() if key in ("name", "loss")}
+    options = {key: value for key, value in table.items() if key not in own}
+    return replace(read_fields(ModelChoice, own, "model"), options=options)
+
+
+def read_tables(path: str | Path) -> Tables:
+    """Read a TOML file; paths in it are relative to the file."""
+    file = Path(path)
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RequestError(f"there is no config file at {file}.") from None
+    except (OSError, UnicodeDecodeError) as reason:
+        raise RequestError(f"{file} cannot be read: {reason}.") from None
+    except tomllib.TOMLDecodeError as reason:
+        raise RequestError(f"{file} is not valid TOML: {reason}.") from None
+    data = tables.get("data")
+    for key in ("table", "folder"):
+        if isinstance(data, dict) and isinstance(data.get(key), str):
+            data[key] = str((file.parent / data[key]).resolve())
+    return tables
+
+
+def write_tables(tables: Mapping[str, Any]) -> str:
+    """Write tables as TOML, which has no null: None becomes "none"."""
+    return tomli_w.dumps(_without_null(tables))
+
+
+def _without_null(value: Any) -> Any:
+    if value is None:
+        return NONE
+    if isinstance(value, Mapping):
+        return {key: _without_null(v) for key, v in value.items()}
+    return [_without_null(v) for v in value] if isinstance(value, list) else value

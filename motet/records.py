@@ -1,0 +1,90 @@
+"""What a run writes down: values for JSON, and a table of scores."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from motet.atomic import write_atomically
+from motet.errors import StateError
+from motet.evaluate import Evaluation
+
+
+class ScoreRow(NamedTuple):
+    """One client's score in one evaluation: a row of clients.parquet."""
+
+    method: str
+    round: int
+    split: str
+    point: str
+    client: str
+    examples: int
+    metric: str
+    value: float
+    loss: float
+
+
+def score_rows(evaluation: Evaluation) -> list[ScoreRow]:
+    """Spread an evaluation out, a row per client."""
+    e = evaluation
+    about = (e.method, e.round, e.split, e.point)
+    return [ScoreRow(*about, s.client, s.examples, e.metric, s.value, s.loss) for s in e.rows]
+
+
+def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
+    """Write scores as Parquet."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    kinds = {"method": str, "round": int, "split": str, "point": str, "client": str}
+    kinds |= {"examples": int, "metric": str, "value": float, "loss": float}
+    schema = pa.schema([(name, types[kinds[name]]) for name in ScoreRow._fields])
+    table = pa.Table.from_pylist([row._asdict() for row in rows], schema=schema)
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def read_scores(path: Path) -> list[ScoreRow]:
+    """Read scores back; none where there is no file yet."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not path.exists():
+        return []
+    try:
+        # Not by path: a path is opened as a data set, which costs another import.
+        return [
+            ScoreRow(**row) for row in parquet.read_table(io.BytesIO(path.read_bytes())).to_pylist()
+        ]
+    except (pa.ArrowException, TypeError) as reason:
+        raise StateError(f"{path} is no table of scores: {reason}.") from reason
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Write JSON that every reader accepts: what is not a number becomes null.
+
+    >>> json_text({"loss": float("nan"), "cohort": ("a", "b")})
+    '{"loss": null, "cohort": ["a", "b"]}'
+    """
+    return json.dumps(_jsonable(value), ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(below) for below in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,48 @@
+"""The command line in this process, and in one of its own."""
+
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from motet.cli.main import call
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def motet(capfd, monkeypatch, tmp_path):
+    """Call `motet` in this process, in an empty directory, on 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("MOTET_TRACEBACK", raising=False)
+
+    def run(*arguments):
+        capfd.readouterr()
+        code = call([str(argument) for argument in arguments])
+        return Outcome(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Start `motet` as a process of its own."""
+
+    def start(*arguments, **settings):
+        return subprocess.Popen(
+            [sys.executable, "-c", "from motet.cli.main import main; main()", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", **settings},
+        )
+
+    return start
