@@ -10,17 +10,58 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet import data, models, testing
+    from motet.comparison import Comparison
+    from motet.contest import compare
     from motet.evaluate import Evaluation
     from motet.federation import Round, Run, rounds, run
     from motet.fitting import fit
     from motet.keys import Key
     from motet.method import Method
+    from motet.methods.apfl import APFL
+    from motet.methods.cfl import CFL
+    from motet.methods.ditto import Ditto
+    from motet.methods.dynamic_routing import DynamicRouting
+    from motet.methods.fedadagrad import FedAdagrad
+    from motet.methods.fedadam import FedAdam
+    from motet.methods.fedala import FedALA
+    from motet.methods.fedalt import FedAlt
+    from motet.methods.fedamp import FedAMP, HeurFedAMP
     from motet.methods.fedavg import FedAvg
     from motet.methods.fedavg_ft import FedAvgFT
+    from motet.methods.fedavg_shared import FedAvgShared
+    from motet.methods.fedavgm import FedAvgM
+    from motet.methods.fedbabu import FedBABU
+    from motet.methods.fedbn import FedBN
+    from motet.methods.feddyn import FedDyn
+    from motet.methods.fedem import FedEM
+    from motet.methods.fedfomo import FedFomo
     from motet.methods.fedper import FedPer
+    from motet.methods.fedproto import FedProto
+    from motet.methods.fedprox import FedProx
+    from motet.methods.fedrecon import FedRecon
+    from motet.methods.fedrep import FedRep
+    from motet.methods.fedrod import FedRoD
+    from motet.methods.fedsim import FedSim
+    from motet.methods.fedyogi import FedYogi
+    from motet.methods.flow import Flow
+    from motet.methods.ifca import IFCA
+    from motet.methods.knn_per import KNNPer
+    from motet.methods.l2gd import L2GD
+    from motet.methods.lg_fedavg import LGFedAvg
     from motet.methods.local import Local
-    from motet.optim import Adam, Sgd
+    from motet.methods.mocha import Mocha
+    from motet.methods.mocha_deep import MochaDeep
+    from motet.methods.moon import Moon
+    from motet.methods.mr_mtl import MRMTL
+    from motet.methods.per_fedavg import PerFedAvg
+    from motet.methods.pfedhn import PFedHN
+    from motet.methods.pfedme import PFedMe
+    from motet.methods.residual import ResidualFL
+    from motet.methods.scaffold import Scaffold
+    from motet.optim import Adagrad, Adam, Sgd, Yogi
     from motet.reduce import Gather, Mean
+    from motet.robust import ClippedMean, Krum, Median, TrimmedMean
+    from motet.schedules import Exponential, Linear
     from motet.selectors import Blocks
     from motet.task import Task
 
@@ -28,21 +69,69 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `motet --help` need not wait for torch.
 _HOMES = {
+    "APFL": "motet.methods.apfl",
+    "Adagrad": "motet.optim",
     "Adam": "motet.optim",
     "Blocks": "motet.selectors",
+    "CFL": "motet.methods.cfl",
+    "ClippedMean": "motet.robust",
+    "Comparison": "motet.comparison",
+    "Ditto": "motet.methods.ditto",
+    "DynamicRouting": "motet.methods.dynamic_routing",
     "Evaluation": "motet.evaluate",
+    "Exponential": "motet.schedules",
+    "FedALA": "motet.methods.fedala",
+    "FedAMP": "motet.methods.fedamp",
+    "FedAdagrad": "motet.methods.fedadagrad",
+    "FedAdam": "motet.methods.fedadam",
+    "FedAlt": "motet.methods.fedalt",
     "FedAvg": "motet.methods.fedavg",
     "FedAvgFT": "motet.methods.fedavg_ft",
+    "FedAvgM": "motet.methods.fedavgm",
+    "FedAvgShared": "motet.methods.fedavg_shared",
+    "FedBABU": "motet.methods.fedbabu",
+    "FedBN": "motet.methods.fedbn",
+    "FedDyn": "motet.methods.feddyn",
+    "FedEM": "motet.methods.fedem",
+    "FedFomo": "motet.methods.fedfomo",
     "FedPer": "motet.methods.fedper",
+    "FedProto": "motet.methods.fedproto",
+    "FedProx": "motet.methods.fedprox",
+    "FedRecon": "motet.methods.fedrecon",
+    "FedRep": "motet.methods.fedrep",
+    "FedRoD": "motet.methods.fedrod",
+    "FedSim": "motet.methods.fedsim",
+    "FedYogi": "motet.methods.fedyogi",
+    "Flow": "motet.methods.flow",
     "Gather": "motet.reduce",
+    "HeurFedAMP": "motet.methods.fedamp",
+    "IFCA": "motet.methods.ifca",
+    "KNNPer": "motet.methods.knn_per",
     "Key": "motet.keys",
+    "Krum": "motet.robust",
+    "L2GD": "motet.methods.l2gd",
+    "LGFedAvg": "motet.methods.lg_fedavg",
+    "Linear": "motet.schedules",
     "Local": "motet.methods.local",
+    "MRMTL": "motet.methods.mr_mtl",
     "Mean": "motet.reduce",
+    "Median": "motet.robust",
     "Method": "motet.method",
+    "Mocha": "motet.methods.mocha",
+    "MochaDeep": "motet.methods.mocha_deep",
+    "Moon": "motet.methods.moon",
+    "PFedHN": "motet.methods.pfedhn",
+    "PFedMe": "motet.methods.pfedme",
+    "PerFedAvg": "motet.methods.per_fedavg",
+    "ResidualFL": "motet.methods.residual",
     "Round": "motet.federation",
     "Run": "motet.federation",
+    "Scaffold": "motet.methods.scaffold",
     "Sgd": "motet.optim",
     "Task": "motet.task",
+    "TrimmedMean": "motet.robust",
+    "Yogi": "motet.optim",
+    "compare": "motet.contest",
     "data": "motet.data",
     "fit": "motet.fitting",
     "models": "motet.models",
@@ -52,21 +141,69 @@ _HOMES = {
 }
 
 __all__ = [
+    "APFL",
+    "CFL",
+    "IFCA",
+    "L2GD",
+    "MRMTL",
+    "Adagrad",
     "Adam",
     "Blocks",
+    "ClippedMean",
+    "Comparison",
+    "Ditto",
+    "DynamicRouting",
     "Evaluation",
+    "Exponential",
+    "FedALA",
+    "FedAMP",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAlt",
     "FedAvg",
     "FedAvgFT",
+    "FedAvgM",
+    "FedAvgShared",
+    "FedBABU",
+    "FedBN",
+    "FedDyn",
+    "FedEM",
+    "FedFomo",
     "FedPer",
+    "FedProto",
+    "FedProx",
+    "FedRecon",
+    "FedRep",
+    "FedRoD",
+    "FedSim",
+    "FedYogi",
+    "Flow",
     "Gather",
+    "HeurFedAMP",
+    "KNNPer",
     "Key",
+    "Krum",
+    "LGFedAvg",
+    "Linear",
     "Local",
     "Mean",
+    "Median",
     "Method",
+    "Mocha",
+    "MochaDeep",
+    "Moon",
+    "PFedHN",
+    "PFedMe",
+    "PerFedAvg",
+    "ResidualFL",
     "Round",
     "Run",
+    "Scaffold",
     "Sgd",
     "Task",
+    "TrimmedMean",
+    "Yogi",
+    "compare",
     "data",
     "fit",
     "models",

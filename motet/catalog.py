@@ -14,19 +14,29 @@ if TYPE_CHECKING:  # imports torch, which naming a method does not need
     from motet.method import AnyMethod
 
 _TABLE = {
+    # reference points
     "local": "motet.methods.local:Local",
     "fedavg": "motet.methods.fedavg:FedAvg",
     "fedavg-ft": "motet.methods.fedavg_ft:FedAvgFT",
-    "fedper": "motet.methods.fedper:FedPer",
     "fedavg-shared": "motet.methods.fedavg_shared:FedAvgShared",
+    # the five systems
+    "fedper": "motet.methods.fedper:FedPer",
+    "fedfomo": "motet.methods.fedfomo:FedFomo",
+    "knn-per": "motet.methods.knn_per:KNNPer",
+    "fedalt": "motet.methods.fedalt:FedAlt",
+    "fedsim": "motet.methods.fedsim:FedSim",
+    "flow": "motet.methods.flow:Flow",
+    "dynamic-routing": "motet.methods.dynamic_routing:DynamicRouting",
+    # drift control and server optimizers
     "fedprox": "motet.methods.fedprox:FedProx",
     "scaffold": "motet.methods.scaffold:Scaffold",
     "feddyn": "motet.methods.feddyn:FedDyn",
     "moon": "motet.methods.moon:Moon",
     "fedavgm": "motet.methods.fedavgm:FedAvgM",
+    "fedadagrad": "motet.methods.fedadagrad:FedAdagrad",
     "fedadam": "motet.methods.fedadam:FedAdam",
     "fedyogi": "motet.methods.fedyogi:FedYogi",
-    "fedadagrad": "motet.methods.fedadagrad:FedAdagrad",
+    # partial sharing
     "lg-fedavg": "motet.methods.lg_fedavg:LGFedAvg",
     "fedrep": "motet.methods.fedrep:FedRep",
     "fedbabu": "motet.methods.fedbabu:FedBABU",
@@ -35,24 +45,24 @@ _TABLE = {
     "fedrod": "motet.methods.fedrod:FedRoD",
     "residual": "motet.methods.residual:ResidualFL",
     "fedala": "motet.methods.fedala:FedALA",
-    "apfl": "motet.methods.apfl:APFL",
-    "ifca": "motet.methods.ifca:IFCA",
-    "l2gd": "motet.methods.l2gd:L2GD",
-    "per-fedavg": "motet.methods.per_fedavg:PerFedAvg",
-    "pfedme": "motet.methods.pfedme:PFedMe",
+    # a model beside the global one
     "ditto": "motet.methods.ditto:Ditto",
-    "fedamp": "motet.methods.fedamp:FedAMP",
-    "fedem": "motet.methods.fedem:FedEM",
-    "fedfomo": "motet.methods.fedfomo:FedFomo",
-    "heur-fedamp": "motet.methods.fedamp:HeurFedAMP",
-    "dynamic-routing": "motet.methods.dynamic_routing:DynamicRouting",
-    "fedalt": "motet.methods.fedalt:FedAlt",
-    "fedproto": "motet.methods.fedproto:FedProto",
-    "fedsim": "motet.methods.fedsim:FedSim",
-    "knn-per": "motet.methods.knn_per:KNNPer",
     "mr-mtl": "motet.methods.mr_mtl:MRMTL",
-    "flow": "motet.methods.flow:Flow",
+    "l2gd": "motet.methods.l2gd:L2GD",
+    "apfl": "motet.methods.apfl:APFL",
+    "pfedme": "motet.methods.pfedme:PFedMe",
+    "per-fedavg": "motet.methods.per_fedavg:PerFedAvg",
+    # clusters and mixtures
     "cfl": "motet.methods.cfl:CFL",
+    "ifca": "motet.methods.ifca:IFCA",
+    "fedem": "motet.methods.fedem:FedEM",
+    # relations, prototypes, generated models
+    "mocha": "motet.methods.mocha:Mocha",
+    "mocha-deep": "motet.methods.mocha_deep:MochaDeep",
+    "fedamp": "motet.methods.fedamp:FedAMP",
+    "heur-fedamp": "motet.methods.fedamp:HeurFedAMP",
+    "fedproto": "motet.methods.fedproto:FedProto",
+    "pfedhn": "motet.methods.pfedhn:PFedHN",
 }
 
 
