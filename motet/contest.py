@@ -12,7 +12,7 @@ from motet import tree
 from motet.checks import check_scorable
 from motet.comparison import Comparison, Cost, Row
 from motet.data import Federation
-from motet.errors import RequestError
+from motet.errors import MotetError, RequestError
 from motet.federation import Round, Run, start
 from motet.method import AnyMethod
 from motet.methods.fedavg import FedAvg
@@ -139,6 +139,15 @@ class Contest:
             cohort=self.settings.get("cohort", 1.0),
             added=self.added,
         )
+
+
+def why_unsuited(method: AnyMethod, task: Task, data: Federation) -> str:
+    """Say why a method makes no sense here: it refuses, or would silently be another one."""
+    try:
+        warnings = start(method, task, data, rounds=0).warnings
+    except MotetError as refusal:
+        return str(refusal)
+    return warnings[0] if warnings else ""
 
 
 def labelled(methods: Sequence[AnyMethod]) -> dict[str, AnyMethod]:

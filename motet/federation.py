@@ -71,8 +71,9 @@ class Run:
         cohort = draw_cohort(setting.federation.clients, self.cohort, self.finished, setting.key)
         info = setting.info(self.finished, cohort)
         method, task = setting.method, setting.task
-        outcome = self.backend.train(method.broadcast(self.server, info), info)
-        combined = method.reduce.finish(outcome.partial)
+        down = method.broadcast(self.server, info)
+        outcome = self.backend.train(down, info)
+        combined = method.reduce.finish(outcome.partial, down)
         self.server = method.server_update(self.server, combined, info, task)
         self.finished += 1
         return Round(
@@ -149,7 +150,7 @@ class Run:
         return Predictor(self, tree.clone(personal))
 
     def _served(self, clients: tuple[str, ...]) -> tuple[Any, RoundInfo]:
-        info = self.setting.info(self.finished, clients)
+        info = self.setting.info(self.finished, clients, serving=True)
         return self.setting.method.broadcast(self.server, info), info
 
     def _known(self, client: str) -> str:
@@ -214,6 +215,7 @@ def start(
     if rounds < 0:
         raise RequestError(f"rounds must be 0 or more; got {rounds}.")
     cohort_size(cohort, len(data.clients))
+    data = method.prepare(data)
     check_fits(task, data)
     task = task.seeing(data.examples(data.clients[0], "train").x)
     warnings = tuple(method.check(task, data.clients))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from torch import Tensor
 
+from motet.data.federation import Federation
 from motet.errors import CapabilityError
 from motet.keys import Key
 from motet.optim import Optimizer, Sgd
@@ -43,6 +44,7 @@ class RoundInfo(NamedTuple):
     cohort: tuple[str, ...]
     clients: tuple[str, ...]  # everybody registered
     key: Key  # the server's own randomness
+    serving: bool = False  # the broadcast makes predictors: nobody trains on it
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         True  # the personalized predictor is one state of the task's network
     )
     gradients: ClassVar[Mapping[str, float]] = {}  # gradient evaluations per step, where not 1
+    weighed_phase: ClassVar[str | None] = (
+        None  # the phase whose examples weigh an upload; all training examples if None
+    )
 
     def __post_init__(self) -> None:
         self.plans()  # refuses steps= together with epochs=
@@ -106,6 +111,13 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     def adapt_plans(self) -> dict[str, Plan]:
         """Name the phases that `adapt` and `personalize` get, when a client is served."""
         return {"adapt": Plan(epochs=self.adapt_epochs, batch_size=self.batch_size, stream="adapt")}
+
+    def prepare(self, federation: Federation) -> Federation:
+        """Say which data the method trains on, where they are not each client's own alone.
+
+        Validation and test data stay what they are.
+        """
+        return federation
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
         """Refuse what cannot work, before round 1; return warnings about what is pointless."""
@@ -128,6 +140,11 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         self, down: Down, client: Client, data: ClientData, task: Task
     ) -> tuple[Up, Client]:
         """Do one client's local work. Left goes out, right stays home."""
+
+    def gradient_evaluations(self, down: Down, data: ClientData) -> float:
+        """Count single-example gradients in one client's local work."""
+        weights = {name: float(phase.weight.sum()) for name, phase in data.items()}
+        return sum(self.gradients.get(name, 1.0) * weight for name, weight in weights.items())
 
     @abstractmethod
     def server_update(self, server: Server, combined: Any, info: RoundInfo, task: Task) -> Server:

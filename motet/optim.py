@@ -72,14 +72,16 @@ class AdamMoments(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """Adam with bias correction, as `torch.optim.Adam`.
+    """Adam, as `torch.optim.Adam`; without bias correction and with s0 = eps^2 it is FedAdam's.
 
     Attributes:
         lr: Step size.
         betas: Decay of the first and second moment.
-        eps: Added to the denominator.
+        eps: Added to the denominator; called tau where it makes a server adaptive.
         weight_decay: L2 penalty added to the gradient.
         clip: Bound on the norm of the gradient.
+        bias_correction: Whether to divide the moments by what they lack in the first steps.
+        s0: Where the second moment starts.
     """
 
     lr: float = 1e-3
@@ -87,14 +89,16 @@ class Adam:
     eps: float = 1e-8
     weight_decay: float = 0.0
     clip: float | None = None
+    bias_correction: bool = True
+    s0: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_nonnegative(self, "lr", "eps", "weight_decay", "clip")
+        _check_nonnegative(self, "lr", "eps", "weight_decay", "clip", "s0")
 
     def init(self, params: State) -> AdamMoments:
         # Counted in double precision: 1 - 0.999 has only four correct digits in single.
         taken = torch.zeros((), dtype=torch.float64)
-        return AdamMoments(tree.zeros_like(params), tree.zeros_like(params), taken)
+        return AdamMoments(tree.zeros_like(params), _filled(params, self.s0), taken)
 
     def step(
         self, grads: State, moments: AdamMoments, params: State, rate: Tensor | float = 1.0
@@ -102,16 +106,115 @@ class Adam:
         grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
         b1, b2 = self.betas
         first = {k: b1 * moments.first[k] + (1 - b1) * grads[k] for k in grads}
-        second = {k: b2 * moments.second[k] + (1 - b2) * grads[k].square() for k in grads}
+        second = {k: self.second_moment(moments.second[k], grads[k].square()) for k in grads}
         taken = moments.taken + 1
-        size, spread = self.lr * rate / (1 - b1**taken), (1 - b2**taken).sqrt()
-
-        def step(param: Tensor, mean: Tensor, square: Tensor) -> Tensor:
-            root = square.sqrt() / _like(spread, param) + self.eps
-            return param - _like(size, param) * mean / root
-
-        stepped = {k: step(params[k], first[k], second[k]) for k in params}
+        size: Tensor | float = self.lr * rate
+        spread: Tensor | float = 1.0
+        if self.bias_correction:
+            size, spread = size / (1 - b1**taken), (1 - b2**taken).sqrt()
+        stepped = {
+            k: _adaptive_step(params[k], first[k], second[k], size, spread, self.eps)
+            for k in params
+        }
         return stepped, AdamMoments(first, second, taken)
+
+    def second_moment(self, old: Tensor, square: Tensor) -> Tensor:
+        """Fold the squared gradient in."""
+        b2 = self.betas[1]
+        return b2 * old + (1 - b2) * square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yogi(Adam):
+    """Adam whose second moment moves by at most (1 - beta_2) g^2 a step, up or down.
+
+    Zaheer et al., "Adaptive Methods for Nonconvex Optimization", NeurIPS 2018. A large second
+    moment is forgotten slowly, so that rare gradients do not make the steps jump.
+
+    Attributes:
+        lr: Step size.
+        betas: Decay of the first moment, and how fast the second one moves.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty added to the gradient.
+        clip: Bound on the norm of the gradient.
+        bias_correction: Whether to divide the moments by what they lack in the first steps.
+        s0: Where the second moment starts.
+    """
+
+    lr: float = 1e-2
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-3
+    bias_correction: bool = False
+    s0: float = 1e-6
+
+    def second_moment(self, old: Tensor, square: Tensor) -> Tensor:
+        """Move towards the squared gradient by a step that does not depend on the old value."""
+        return old - (1 - self.betas[1]) * square * torch.sign(old - square)
+
+
+class AdagradMoments(NamedTuple):
+    """Adagrad's sum of squared gradients, and the running average if it has momentum."""
+
+    first: State
+    second: State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adagrad:
+    """Adagrad, as `torch.optim.Adagrad`: steps shrink with all gradients ever seen.
+
+    Attributes:
+        lr: Step size.
+        beta: Decay of the first moment; 0 steps along the gradient itself.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty added to the gradient.
+        clip: Bound on the norm of the gradient.
+        s0: Where the sum of squares starts.
+    """
+
+    lr: float = 1e-2
+    beta: float = 0.0
+    eps: float = 1e-10
+    weight_decay: float = 0.0
+    clip: float | None = None
+    s0: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_nonnegative(self, "lr", "beta", "eps", "weight_decay", "clip", "s0")
+
+    def init(self, params: State) -> AdagradMoments:
+        first = tree.zeros_like(params) if self.beta else {}
+        return AdagradMoments(first, _filled(params, self.s0))
+
+    def step(
+        self, grads: State, moments: AdagradMoments, params: State, rate: Tensor | float = 1.0
+    ) -> tuple[State, AdagradMoments]:
+        grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
+        second = {k: moments.second[k] + grads[k].square() for k in grads}
+        first = moments.first
+        if self.beta:
+            first = {k: self.beta * first[k] + (1 - self.beta) * grads[k] for k in grads}
+        along, size = first or grads, self.lr * rate
+        stepped = {
+            k: _adaptive_step(params[k], along[k], second[k], size, 1.0, self.eps) for k in params
+        }
+        return stepped, AdagradMoments(first, second)
+
+
+def _adaptive_step(
+    param: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    size: Tensor | float,
+    spread: Tensor | float,
+    eps: float,
+) -> Tensor:
+    root = square.sqrt() / _like(spread, param) + eps
+    return param - _like(size, param) * mean / root
+
+
+def _filled(params: State, value: float) -> State:
+    return {k: torch.full_like(p, value) for k, p in params.items()}
 
 
 def _like(number: Tensor | float, param: Tensor) -> Tensor | float:

@@ -7,6 +7,7 @@ mask.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -30,6 +31,7 @@ class Plan:
         batch_size: Examples per step; None is the full batch.
         split: "train" or "val". There is no plan for test data.
         part: `(i, k)` walks the i-th of k disjoint parts of the data, the same part in every round.
+        share: Walks a random share of the data (of the part), drawn anew in every round.
         stream: Phases with the same stream see the same batches in the same order.
         fixed: Walks in the same order in every round.
         scheduled: Whether the round's schedule scales the learning rate; phases that serve a client
@@ -41,6 +43,7 @@ class Plan:
     batch_size: int | None = 32
     split: Literal["train", "val"] = "train"
     part: tuple[int, int] | None = None
+    share: float = 1.0
     stream: str = "train"
     fixed: bool = False
     scheduled: bool = True
@@ -67,12 +70,19 @@ class Plan:
             raise RequestError(
                 f"part=(i, k) is the i-th of k parts, counted from 0; got {self.part}."
             )
+        if not 0 < self.share <= 1:
+            raise RequestError(f"share= lies above 0 and is at most 1; got {self.share}.")
 
-    def width(self, size: int) -> int:
-        """Say how many rows each batch has, for a client with `size` examples."""
+    def examples(self, size: int) -> int:
+        """Say how many examples this phase walks, for a client with `size` of them."""
         mine = size
         if self.part is not None and size >= self.part[1]:
             mine = len(range(self.part[0], size, self.part[1]))
+        return math.ceil(self.share * mine - 1e-9)  # 0.07 * 100 is a little more than 7
+
+    def width(self, size: int) -> int:
+        """Say how many rows each batch has, for a client with `size` examples."""
+        mine = self.examples(size)
         return min(self.batch_size or mine, mine)
 
 
@@ -112,8 +122,11 @@ class Batches(NamedTuple):
 
 def draw(plan: Plan, size: int, key: Key, parts_key: Key) -> Order:
     """Draw the order of one phase for a client with `size` examples."""
-    rows = _part(plan, size, parts_key)
     key = parts_key if plan.fixed else key
+    rows = _part(plan, size, parts_key)
+    if plan.share < 1:
+        shuffled = key.fold(plan.stream, "share").numpy().permutation(rows)
+        rows = np.sort(shuffled[: plan.examples(size)])
     if len(rows) == 0 or plan.steps == 0 or plan.epochs == 0:
         nothing = np.zeros((0, 1))
         return Order(nothing.astype(np.int64), nothing.astype(np.float32), np.zeros(0, np.int64))

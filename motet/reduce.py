@@ -37,8 +37,8 @@ class Reduce(Protocol):
         """Join two partial results."""
         ...
 
-    def finish(self, partial: Any) -> Any:
-        """Read the result that `Method.server_update` gets."""
+    def finish(self, partial: Any, down: Any = None) -> Any:
+        """Read the result that `Method.server_update` gets; `down` is what the cohort was sent."""
         ...
 
 
@@ -73,7 +73,7 @@ class Mean:
 
         return Total(tree.tree_map(join, a.value, b.value), a.weight + b.weight, a.kinds)
 
-    def finish(self, partial: Total) -> Any:
+    def finish(self, partial: Total, down: Any = None) -> Any:
         def divide(leaf: Tensor, kind: Tensor) -> Tensor:
             return (leaf / partial.weight).to(kind.dtype) if kind.is_floating_point() else leaf
 
@@ -93,5 +93,5 @@ class Gather:
     def merge(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         return a | b
 
-    def finish(self, partial: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, partial: dict[str, Any], down: Any = None) -> dict[str, Any]:
         return {client: partial[client] for client in sorted(partial)}

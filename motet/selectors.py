@@ -37,7 +37,7 @@ class Blocks:
             raise RequestError(f"Blocks(last=) counts blocks, so it is 0 or more; got {self.last}.")
 
 
-Selector: TypeAlias = "str | Blocks | Sequence[str | Blocks]"
+Selector: TypeAlias = str | Blocks | Sequence[str | Blocks]
 
 
 def select(module: nn.Module, selector: Selector) -> frozenset[str]:
@@ -59,6 +59,17 @@ def blocks_of(module: nn.Module) -> list[list[str]]:
         else:
             blocks.append([path])
     return blocks
+
+
+def module_path(module: nn.Module, name: str) -> str:
+    """Return the dotted path of the module that a path, "head" or "input" names."""
+    paths = [path for path, _ in module.named_modules() if path]
+    if name in paths:
+        return name
+    if name not in ("head", "input"):
+        raise SelectorError(f'no module is called "{name}"; {nearest(name, [*paths, *ROLES[:2]])}.')
+    path = blocks_of(module)[-1 if name == "head" else 0][0]
+    return path if path in paths else ""  # the network itself, where it owns its parameters
 
 
 def state_names(module: nn.Module) -> list[str]:

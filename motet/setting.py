@@ -71,11 +71,11 @@ class Setting:
         """Return what a client keeps now."""
         return self.store.get(client) if client in self.store else self.fresh_client(client)
 
-    def info(self, number: int, cohort: tuple[str, ...]) -> RoundInfo:
+    def info(self, number: int, cohort: tuple[str, ...], *, serving: bool = False) -> RoundInfo:
         """Say what the server knows about a round."""
         everybody = tuple(sorted(self.federation.clients))
         key = self.key.fold("server", number)
-        return RoundInfo(number, self.rounds, cohort, everybody, key)
+        return RoundInfo(number, self.rounds, cohort, everybody, key, serving)
 
     def data(self, client: str, plans: Mapping[str, Plan], number: int) -> ClientData:
         """Draw a client's batches for the phases of one round."""
@@ -102,6 +102,8 @@ class Setting:
         weights, size = self.method.reduce.weights, self.federation.size(client, "train")
         if weights == "uniform":
             return 1.0
+        if self.method.weighed_phase is not None:
+            size = self.method.plans()[self.method.weighed_phase].examples(size)
         per_batch = self.method.batch_size or size
         return float(size if weights == "examples" else -(-size // per_batch))
 
@@ -124,13 +126,6 @@ class Setting:
             return method.after_local(down, up, trained, task)
         kept = method.adapt(down, client, data, task) if new else client
         return method.personalize(down, kept, data, task)
-
-    def gradient_evaluations(self, data: ClientData) -> float:
-        """Count single-example gradients in one client's local work."""
-        per_step = self.method.gradients
-        return sum(
-            float(phase.weight.sum()) * per_step.get(name, 1.0) for name, phase in data.items()
-        )
 
 
 def down_for(down: Any, client: str) -> Any:

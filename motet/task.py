@@ -82,7 +82,9 @@ class Task:
         self.names = tuple(state_names(self.skeleton))
         self.parameters = frozenset(name for name, _ in self.skeleton.named_parameters())
         self.buffers = frozenset(self.names) - self.parameters
-        self.fixed = frozenset(n for n, p in self.skeleton.named_parameters() if not p.requires_grad)
+        self.fixed = frozenset(
+            n for n, p in self.skeleton.named_parameters() if not p.requires_grad
+        )
         self.has_batch_statistics = _has_batch_statistics(self.skeleton)
         self.example: Tensor | None = None
         self._modules = threading.local()
@@ -137,32 +139,58 @@ class Task:
         """Return the input of a named module, flattened per example, in evaluation mode."""
         return self.features_and_outputs(state, x, module)[0]
 
-    def features_and_outputs(self, state: State, x: Tensor, module: str) -> tuple[Tensor, Tensor]:
+    def features_and_outputs(
+        self, state: State, x: Tensor, module: str, *, training: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Return what `features` and `outputs` do, from one pass through the network."""
         self._check_complete(state)
         seen: list[Tensor] = []
-        network = self._eval_module()
+        network = self._train_module(len(x)) if training else self._eval_module()
         layer = network.get_submodule(module)
         hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
             outputs = functional_call(network, state, (x,))
         finally:
             hook.remove()
+        if not seen:
+            raise StructureError(
+                f'the network never calls its module "{module}", so that module has no input; name '
+                "one that `forward` calls."
+            )
         return seen[-1].flatten(1), outputs
 
     def loss(self, state: State, batch: Batch) -> Loss:
         """Compute the weighted mean training loss, in training mode."""
+        outputs, buffers = self.training_outputs(state, batch)
+        return Loss(self.loss_of(outputs, batch), buffers)
+
+    def training_outputs(self, state: State, batch: Batch) -> tuple[Tensor, State]:
+        """Run the network in training mode; the buffers come back as the pass has updated them."""
+        ready, buffers = self._ready(state, batch)
+        return self.call(ready, batch.x, training=True), buffers
+
+    def loss_of(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Compute the weighted mean loss of outputs, however they were made."""
+        losses = self.criterion.example_loss(outputs, batch.y)
+        return (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
+
+    def loss_and_features(self, state: State, batch: Batch, module: str) -> tuple[Loss, Tensor]:
+        """Return `loss`, and the input of a named module in the same pass, flattened."""
+        ready, buffers = self._ready(state, batch)
+        features, outputs = self.features_and_outputs(ready, batch.x, module, training=True)
+        return Loss(self.loss_of(outputs, batch), buffers), features
+
+    def _ready(self, state: State, batch: Batch) -> tuple[State, State]:
+        """Add the keys for dropout, and buffers that the forward pass may write into."""
         # Copies, because normalisation layers write their statistics in place. The added 0 makes a
         # copy per client also where a stack of clients shares one buffer.
         nothing = 0 * batch.weight.sum()
         buffers = {k: v + nothing.to(v.dtype) for k, v in state.items() if k in self.buffers}
-        keys = self._layer_keys(batch.key)
-        outputs = self.call(state | buffers | keys, batch.x, training=True)
-        return Loss(self._mean(outputs, batch), buffers)
+        return state | buffers | self._layer_keys(batch.key), buffers
 
     def evaluation_loss(self, state: State, batch: Batch) -> Tensor:
         """Compute the weighted mean loss in evaluation mode: no dropout, no statistics touched."""
-        return self._mean(self.outputs(state, batch.x), batch)
+        return self.loss_of(self.outputs(state, batch.x), batch)
 
     def merge(self, initial: State, given: Mapping[str, Any] | None) -> State:
         """Replace entries of `initial` by those handed over, checked by name and shape."""
@@ -174,10 +202,6 @@ class Task:
                 f"{sorted(initial)[:6]}."
             )
         return initial | {name: as_leaf(name, given[name], initial[name]) for name in given}
-
-    def _mean(self, outputs: Tensor, batch: Batch) -> Tensor:
-        losses = self.criterion.example_loss(outputs, batch.y)
-        return (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
 
     def _layer_keys(self, key: Tensor) -> State:
         return {name: hash_32(key + i) + (key << 32) for i, name in enumerate(self.dropout_keys)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -40,6 +41,16 @@ class Backend(Protocol):
     def predictor(self, down: Any, info: RoundInfo, client: str, point: Point) -> Any:
         """Make one client's predictor."""
         ...
+
+
+@contextmanager
+def naming(clients: Sequence[str], info: RoundInfo) -> Iterator[None]:
+    """Add to an error whose work it was; the traceback still ends where the fault is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in round {info.number + 1}, at client {', '.join(clients)}")
+        raise
 
 
 def combine(reduce: Reduce, parts: Sequence[Outcome]) -> Outcome:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from motet import tree
-from motet.backends.backend import Outcome, combine
+from motet.backends.backend import Outcome, combine, naming
 from motet.method import RoundInfo
 from motet.setting import Point, Setting, down_for
 
@@ -42,14 +42,17 @@ class Serial:
         data = setting.data(client, setting.serving_plans(point), info.number)
         new = client not in setting.store
         kept = setting.client(client)
-        return setting.predictor(down_for(down, client), kept, data, point=point, new=new)
+        with naming([client], info):
+            return setting.predictor(down_for(down, client), kept, data, point=point, new=new)
 
     def _train_one(self, down: Any, client: str, info: RoundInfo) -> Outcome:
         setting = self.setting
         data = setting.data(client, setting.method.plans(), info.number)
-        up, kept = setting.method.client_update(down, setting.client(client), data, setting.task)
+        kept = setting.client(client)
+        with naming([client], info):
+            up, kept = setting.method.client_update(down, kept, data, setting.task)
         setting.store.put(client, kept)
         weight = torch.tensor([setting.weight(client)])
         partial = setting.method.reduce.lift([client], tree.stack([up]), weight)
-        gradients = setting.gradient_evaluations(data)
+        gradients = setting.method.gradient_evaluations(down, data)
         return Outcome(partial, tree.count_bytes(down), tree.count_bytes(up), gradients)

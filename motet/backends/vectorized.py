@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from motet import tree
-from motet.backends.backend import Outcome, combine
+from motet.backends.backend import Outcome, combine, naming
 from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
 from motet.fitting import STACKED_MODE, Mode
@@ -95,7 +95,7 @@ class Vectorized:
         def one(down: Any, client: Any, data: Any) -> Any:
             return method.client_update(down, client, data, setting.task)
 
-        with _mode(self.mode or default_mode(setting.task)):
+        with naming(chunk, info), _mode(self.mode or default_mode(setting.task)):
             many = vmap(one, in_dims=(down_dim, 0, 0))
             uploads, kept = many(stacked_down, kept, stack_padded(data))
         for i, client in enumerate(chunk):
@@ -105,7 +105,10 @@ class Vectorized:
             partial=method.reduce.lift(chunk, uploads, weights),
             bytes_down=sum(tree.count_bytes(down_for(down, c)) for c in chunk),
             bytes_up=tree.count_bytes(uploads),
-            gradients=sum(setting.gradient_evaluations(d) for d in data),
+            gradients=sum(
+                method.gradient_evaluations(down_for(down, c), d)
+                for c, d in zip(chunk, data, strict=True)
+            ),
         )
 
     def _predictors(
@@ -119,7 +122,7 @@ class Vectorized:
         def one(down: Any, client: Any, data: Any, _: Tensor) -> Any:
             return setting.predictor(down, client, data, point=point, new=new)
 
-        with _mode(self.mode or default_mode(setting.task)):
+        with naming(chunk, info), _mode(self.mode or default_mode(setting.task)):
             # The last argument gives vmap its size when nothing else is per client.
             many = vmap(one, in_dims=(down_dim, 0, 0, 0))
             return many(stacked_down, kept, stack_padded(data), torch.zeros(len(chunk)))

@@ -25,7 +25,7 @@ def command(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Names, comma-separated. local, fedavg and fedavg-ft are added if missing.",
+            help="Names, comma-separated, or all. local, fedavg and fedavg-ft are added.",
             metavar="NAME,NAME,...",
             rich_help_panel=options.WHAT,
             show_default=False,
@@ -78,12 +78,22 @@ def command(
     if out is not None:
         check_free(out, overwrite=overwrite)
     federation = plan.federation()
+    if flags["methods"] == ["all"]:
+        plan, left_out = plan.suited(federation)
+        _say_left_out(left_out, quiet=quiet)
     contest = plan.contest(federation)
     directory = None
     if out is not None:
         tables = plan.resolved(federation).to_dict()
         directory = ContestDirectory.create(out, tables, federation, overwrite=overwrite)
     _compare(contest, directory, as_json=as_json, quiet=quiet)
+
+
+def _say_left_out(reasons: dict[str, str], *, quiet: bool) -> None:
+    from motet.cli.terminal import say
+
+    for label, reason in ({} if quiet else reasons).items():
+        say(f"left out {label}: {reason}")
 
 
 def go_on(path: Path, *, as_json: bool, quiet: bool) -> None:

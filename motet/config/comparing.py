@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from motet.catalog import method_names
 from motet.config.experiment import model_to_dict, section_to_dict
 from motet.config.files import SECTIONS, data_from_dict, model_from_dict, section_reader
 from motet.config.methods import method_from_dict, method_to_dict
 from motet.config.sections import DataChoice, ModelChoice, RunChoice
 from motet.config.values import read_fields
-from motet.contest import SHARED_FIELDS, Contest
+from motet.contest import SHARED_FIELDS, Contest, why_unsuited
 from motet.data import Federation
 from motet.errors import RequestError, nearest
 from motet.method import AnyMethod
@@ -31,7 +32,8 @@ class CompareChoice:
     """`[compare]`: what is compared.
 
     Attributes:
-        methods: Labels: a method's name, or the name of a table [methods.LABEL] that says `name`.
+        methods: Labels: a method's name, or the name of a table [methods.LABEL] that says `name`;
+            "all" is every method there is.
         seeds: How many runs of each method, or the seeds themselves.
     """
 
@@ -62,6 +64,17 @@ class ComparisonPlan:
             run=self.run.resolved(),
         )
 
+    def suited(self, federation: Federation) -> tuple[ComparisonPlan, dict[str, str]]:
+        """Leave out the methods that cannot run here, or would be another method; say why."""
+        task = self.model.resolved(federation, self.data).task(federation)
+        reasons = {
+            label: reason
+            for label, method in self.entries.items()
+            if (reason := why_unsuited(method, task, federation))
+        }
+        kept = {label: m for label, m in self.entries.items() if label not in reasons}
+        return replace(self, entries=kept), reasons
+
     def contest(self, federation: Federation) -> Contest:
         """Check everything that can be checked before the first run."""
         task = self.model.resolved(federation, self.data).task(federation)
@@ -87,12 +100,16 @@ def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
     run = read_fields(RunChoice, section("run"), "run")
     seeds = choice.seeds
     return ComparisonPlan(
-        entries=_entries(choice.methods, section("method"), section("methods")),
+        entries=_entries(_named(choice.methods), section("method"), section("methods")),
         seeds=tuple(range(run.seed, run.seed + seeds)) if isinstance(seeds, int) else seeds,
         data=data_from_dict(section("data"), seed=run.seed),
         model=model_from_dict(section("model")),
         run=run,
     )
+
+
+def _named(labels: tuple[str, ...]) -> tuple[str, ...]:
+    return method_names() if labels == ("all",) else labels
 
 
 def _entries(

@@ -6,8 +6,9 @@ https://arxiv.org/abs/2105.00243
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -65,6 +66,7 @@ class FedProto(Method[Prototypes, State, Prototypes, Sums]):
 
     name: ClassVar[str] = "fedproto"
     one_network: ClassVar[bool] = False
+    gradients: ClassVar[Mapping[str, float]] = MappingProxyType({"all": 0.0})
     card: ClassVar[Card] = Card(
         title="FedProto",
         paper="Tan et al., AAAI",

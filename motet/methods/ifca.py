@@ -6,8 +6,9 @@ https://arxiv.org/abs/2006.04088
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -39,6 +40,7 @@ class IFCA(Method[State, State, State, Grouped]):
 
     name: ClassVar[str] = "ifca"
     stateful: ClassVar[bool] = False
+    gradients: ClassVar[Mapping[str, float]] = MappingProxyType({"choose": 0.0})
     card: ClassVar[Card] = Card(
         title="IFCA",
         paper="Ghosh et al., NeurIPS",

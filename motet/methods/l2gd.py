@@ -120,6 +120,9 @@ class L2GD(Method[State, State, Call, State]):
         )
         return own, own
 
+    def gradient_evaluations(self, down: Call, data: ClientData) -> float:
+        return float(data["train"].weight[: int(down.steps)].sum())
+
     def server_update(self, server: State, combined: State, info: RoundInfo, task: Task) -> State:
         return combined
 

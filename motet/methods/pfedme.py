@@ -66,7 +66,7 @@ class PFedMe(GlobalModel):
     @property
     def gradients(self) -> Mapping[str, float]:  # type: ignore[override]
         """Count the inner steps."""
-        return {"train": float(self.inner_steps)}
+        return {"train": float(self.inner_steps), "personal": float(self.inner_steps)}
 
     def plans(self) -> dict[str, Plan]:
         # One more step, for the personal model at the end of local work.

@@ -95,3 +95,13 @@ def test_impossible_knobs_are_refused_with_the_reason():
     with pytest.raises(RequestError, match="set p="):
         L2GD(epochs=2)
     assert run(L2GD(lam=0.0), ragged(), rounds=0).warnings
+
+
+@BOTH
+def test_only_the_steps_that_were_drawn_are_counted(backend):
+    world = quadratic({"a": [1.0, 1.0], "b": [5.0]})
+    course = motet.rounds(
+        L2GD(p=0.3, batch_size=None), world.task, world.data, rounds=4, backend=backend
+    )
+    for done in course:
+        assert done.gradients == 3 * done.notes["local_steps"]
