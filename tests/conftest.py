@@ -1,0 +1,33 @@
+"""What all tests share: hypothesis without chance, and golden values that can be rewritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# The same examples every time: a test that fails must fail again.
+settings.register_profile("motet", derandomize=True, deadline=None, max_examples=40, database=None)
+settings.load_profile("motet")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.json")
+
+
+@pytest.fixture
+def golden(request):
+    """Compare numbers with those in tests/golden, or rewrite them with --update-golden."""
+
+    def compare(name, values, tolerance=1e-5):
+        path = GOLDEN / f"{name}.json"
+        if request.config.getoption("--update-golden"):
+            path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        assert path.exists(), f"{path.name} is missing; make it with --update-golden"
+        assert values == pytest.approx(json.loads(path.read_text()), abs=tolerance)
+
+    return compare

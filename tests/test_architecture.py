@@ -1,0 +1,320 @@
+"""The shape of the library, read from its source: who imports whom, and what nobody does."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import motet
+
+ROOT = Path(motet.__file__).parent
+DOCS = ROOT.parent / "docs"
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path, *, lazy: bool = True) -> Iterator[str]:
+    """Yield the modules a file imports; without `lazy` only those it imports when it is loaded."""
+    for node in ast.walk(parsed(path)) if lazy else loaded_nodes(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path.name} imports relatively"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def loaded_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk what runs on import: no function bodies, no `if TYPE_CHECKING:`."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        yield child
+        yield from loaded_nodes(child)
+
+
+def under(module: str, *packages: str) -> bool:
+    return any(module == p or module.startswith(f"{p}.") for p in packages)
+
+
+# -- who imports whom ---------------------------------------------------------
+
+ALONE = (
+    "motet.tree",
+    "motet.task",
+    "motet.plans",
+    "motet.fitting",
+    "motet.optim",
+    "motet.reduce",
+    "motet.schedules",
+    "motet.selectors",
+    "motet.criteria",
+    "motet.dropout",
+    "motet.keys",
+    "motet.errors",
+)
+DRIVERS = ("motet.federation", "motet.evaluate", "motet.setting", "motet.backends", "motet.cli")
+MAY_RUN_CLIENTS = ("motet.backends", "motet.federation", "motet.cli")
+FORBIDDEN = [  # (who, may not import, because)
+    (("motet.method", "motet.methods"), DRIVERS, "a method knows no loop over clients"),
+    (("motet.method",), ("motet.methods",), "the protocol knows no algorithm"),
+    (ALONE, (*DRIVERS, "motet.method", "motet.methods", "motet.data"), "the core stands alone"),
+    (("motet.data",), (*DRIVERS, "motet.methods", "motet.task"), "data know no training"),
+    (("motet.models",), (*DRIVERS, "motet.methods", "motet.data"), "networks are plain torch"),
+    (("motet",), ("flwr", "ray", "torchvision"), "importing motet needs no extra"),
+]
+
+
+@pytest.mark.parametrize(
+    ("who", "what", "because"), FORBIDDEN, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_imports_point_one_way(who, what, because):
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in MODULES.items()
+        if under(module, *who)
+        for name in imports(path)
+        if under(name, *what)
+    ]
+    assert not wrong, because
+
+
+def test_nothing_imports_backends_but_federation_and_the_command_line():
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in MODULES.items()
+        if not under(module, *MAY_RUN_CLIENTS)
+        for name in imports(path)
+        if under(name, "motet.backends")
+    ]
+    assert not wrong
+
+
+def test_the_command_line_is_imported_by_nobody():
+    wrong = [
+        m
+        for m, p in MODULES.items()
+        if not under(m, "motet.cli")
+        for n in imports(p)
+        if under(n, "motet.cli")
+    ]
+    assert not wrong
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    edges = {
+        module: {n for n in imports(path, lazy=False) if n in MODULES and n != module}
+        for module, path in MODULES.items()
+        if path.name != "__init__.py"  # packages gather the names of their modules
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail[trail.index(module) :], module))
+        if module in done:
+            return
+        for other in sorted(edges.get(module, ())):
+            visit(other, (*trail, module))
+        done.add(module)
+
+    for module in sorted(edges):
+        visit(module, ())
+
+
+def test_no_module_is_named_after_a_package_that_it_imports():
+    wrong = [
+        m for m, p in MODULES.items() for n in imports(p) if n.split(".")[0] == m.rpartition(".")[2]
+    ]
+    assert not [m for m in wrong if m != "motet"]
+
+
+# -- what nobody does ---------------------------------------------------------
+
+NEVER_CALLED = {
+    "eval": "runs code",
+    "exec": "runs code",
+    "torch.load": "pickle runs code",
+    "torch.save": "pickle runs code",
+    "yaml.load": "runs code",
+    "torch.manual_seed": "a global seed",
+    "torch.seed": "a global seed",
+    "np.random.seed": "a global seed",
+    "numpy.random.seed": "a global seed",
+    "random.seed": "a global seed",
+}
+
+
+def dotted(node: ast.AST) -> str:
+    """Write `a.b.c` as text; anything else is nothing."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def calls(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call):
+            yield dotted(node.func), node.lineno
+
+
+def test_nothing_runs_code_from_data_and_nothing_sets_a_global_seed():
+    wrong = [
+        f"{path.name}:{line} calls {name}: {NEVER_CALLED[name]}"
+        for path in FILES
+        for name, line in calls(path)
+        if name in NEVER_CALLED
+    ]
+    assert not wrong
+
+
+def test_pickle_is_imported_only_by_the_check_that_forbids_it():
+    banned = ("pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
+    users = {m for m, p in MODULES.items() for n in imports(p) if under(n, *banned)}
+    assert users <= {"motet.testing.persistence"}
+
+
+def test_only_the_command_line_prints():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for module, path in MODULES.items()
+        if not under(module, "motet.cli")
+        for name, line in calls(path)
+        if name == "print"
+    ]
+    assert not wrong
+
+
+def test_no_handler_catches_everything_without_a_name():
+    bare = [
+        f"{path.name}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
+    assert not bare
+
+
+def test_no_work_is_left_in_comments():
+    marks = tuple("".join(pair) for pair in (("TO", "DO"), ("FIX", "ME"), ("XX", "X")))
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if any(mark in line for mark in marks)
+    ]
+    assert not wrong
+
+
+# -- the public surface -------------------------------------------------------
+
+
+def test_the_public_names_are_sorted_and_all_have_a_home():
+    def as_ruff_sorts(name: str) -> tuple[bool, bool, str]:  # CAPITALS, then Classes, then the rest
+        return not name.isupper(), not name[0].isupper(), name
+
+    assert motet.__all__ == sorted(motet.__all__, key=as_ruff_sorts)
+    assert set(motet.__all__) == set(motet._HOMES)
+    assert len(set(motet.__all__)) == len(motet.__all__)
+
+
+@pytest.mark.parametrize("name", motet.__all__)
+def test_every_public_name_can_be_imported(name):
+    assert getattr(motet, name) is not None
+    assert name in dir(motet)
+
+
+def test_every_public_name_is_declared_to_type_checkers():
+    (declared,) = [n for n in parsed(ROOT / "__init__.py").body if isinstance(n, ast.If)]
+    names = {
+        alias.asname or alias.name
+        for node in declared.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert names == set(motet.__all__)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'FedMagic'"):
+        _ = motet.FedMagic
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level packages in memory after a statement, in a process of its own."""
+    code = f"{statement}\nimport sys\nprint(' '.join({{m.split('.')[0] for m in sys.modules}}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ran.stdout.split())
+
+
+SLOW = {"sklearn", "pyarrow", "rich", "typer", "datasets", "pandas", "scipy", "jinja2"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        ("import motet", {"torch", "numpy"} | SLOW),
+        ("import motet; motet.run; motet.FedPer; motet.data.from_arrays; motet.models.MLP", SLOW),
+    ],
+)
+def test_importing_motet_waits_for_nothing_it_does_not_need(statement, unwanted):
+    assert not imported_by(statement) & unwanted
+
+
+def test_every_module_can_be_imported_by_itself():
+    for module in MODULES:
+        importlib.import_module(module)
+
+
+def test_every_module_says_what_it_is_for_and_annotates_lazily():
+    for path in FILES:
+        assert ast.get_docstring(parsed(path)), path
+        body = parsed(path).body
+        assert len(body) < 2 or "annotations" in ast.dump(body[1]), path
+
+
+# -- documentation ------------------------------------------------------------
+
+
+def method_files() -> list[Path]:
+    """The files of `motet/methods` that define a method with a name of its own."""
+
+    def names_a_method(path: Path) -> bool:
+        return any(
+            isinstance(node, ast.AnnAssign)
+            and dotted(node.target) == "name"
+            and node.value is not None
+            for node in ast.walk(parsed(path))
+        )
+
+    return [path for path in sorted((ROOT / "methods").glob("*.py")) if names_a_method(path)]
+
+
+def test_every_method_has_a_page():
+    pages = {page.stem for page in (DOCS / "methods").glob("*.md")}
+    assert not sorted({path.stem for path in method_files()} - pages)
+
+
+def test_there_are_methods_to_document():
+    assert {"fedavg", "fedavg_ft", "fedper", "local"} <= {path.stem for path in method_files()}
