@@ -28,7 +28,7 @@ def share_rows(
     federation: Federation, *, beta: float, alpha: float, donors: Donors, seed: int
 ) -> Assignment:
     """Add a part of one pool to every client's training rows; held-out rows are not touched."""
-    _check(beta, alpha, donors)
+    check_shares(beta, alpha, donors)
     key = Key(seed).fold("shared data")
     pool = draw_pool(federation, beta, key)
     size = _share(len(pool), alpha)
@@ -85,7 +85,8 @@ def _share(rows: int, share: float) -> int:
     return min(max(int(rows * share + 0.5), 1), rows) if share > 0 else 0
 
 
-def _check(beta: float, alpha: float, donors: str) -> None:
+def check_shares(beta: float, alpha: float, donors: str) -> None:
+    """Refuse shares that are none."""
     if not (0 <= beta <= 1 and 0 < alpha <= 1):
         raise RequestError(
             f"beta= is a share of the training rows, from 0 to 1, and alpha= a share of the pool, "

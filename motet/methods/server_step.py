@@ -17,7 +17,7 @@ def first_moments(optimizer: Optimizer | None, shared: State, task: Task) -> Sta
     """Make the optimizer's moments, as entries of the server's state."""
     if optimizer is None:
         return {}
-    return tree.prefixed(SLOT, dict(tree.flatten(optimizer.init(task.trainable(shared)))))
+    return tree.prefixed(SLOT, dict(tree.flatten(optimizer.init(_moving(shared, task)))))
 
 
 def shared_part(server: State) -> State:
@@ -26,11 +26,15 @@ def shared_part(server: State) -> State:
 
 
 def server_step(optimizer: Optimizer | None, server: State, mean: State, task: Task) -> State:
-    """Step on `old - mean`. Buffers are no parameters: they become the mean."""
+    """Step on `old - mean`. Buffers and frozen parameters take no step: they become the mean."""
     if optimizer is None or not mean:
         return mean
-    old, target = task.trainable(shared_part(server)), task.trainable(mean)
+    old, target = _moving(shared_part(server), task), _moving(mean, task)
     template = optimizer.init(old)
     moments = tree.unflatten(template, tree.slot(SLOT, server))
     stepped, moments = optimizer.step(tree.subtract(old, target), moments, old, 1.0)
     return mean | stepped | tree.prefixed(SLOT, dict(tree.flatten(moments)))
+
+
+def _moving(state: State, task: Task) -> State:
+    return {k: v for k, v in state.items() if not task.is_fixed(k)}
