@@ -14,6 +14,12 @@ if TYPE_CHECKING:  # rich and torch are loaded when the command is called
     from motet.method import AnyMethod
 
 
+LEGEND = """\
+Down and up: what crosses the network per round, in models, for each client.
+K: clients keep state between rounds.  S: the server needs single uploads, so
+secure aggregation cannot hide them.  `motet methods NAME` shows the paper."""
+
+
 def command(
     name: Annotated[
         str | None, typer.Argument(help="Show the card of one method.", show_default=False)
@@ -40,7 +46,7 @@ def command(
         _show_card(classes[0])
     else:
         console().print(_table(classes))
-        typer.echo("Down and up: what crosses the network per round, in models, for each client.")
+        typer.echo(LEGEND)
 
 
 def _table(classes: list[type[AnyMethod]]) -> Table:
@@ -52,6 +58,7 @@ def _table(classes: list[type[AnyMethod]]) -> Table:
     drawn.add_column("year", min_width=4)
     drawn.add_column("shared / private", ratio=4)
     drawn.add_column("down / up", ratio=3)
+    drawn.add_column("", min_width=2)
     drawn.add_column("a new client", ratio=4)
     for each in classes:
         card = each.card
@@ -60,9 +67,15 @@ def _table(classes: list[type[AnyMethod]]) -> Table:
             str(card.year or ""),
             f"{card.shared} / {card.private}",
             f"{card.down} / {card.up}",
+            _letters(each),
             card.new_client,
         )
     return drawn
+
+
+def _letters(method: type[AnyMethod]) -> str:
+    keeps = "K" if method.stateful else ""
+    return keeps + ("S" if method().reduce.needs_single_uploads else "")
 
 
 def _show_card(method: type[AnyMethod]) -> None:
@@ -102,6 +115,9 @@ def _facts(method: type[AnyMethod]) -> dict[str, str]:
         "private": card.private,
         "down / up": f"{card.down} / {card.up} models per round and client",
         "a new client": card.new_client,
+        "clients": "keep state between rounds"
+        if method.stateful
+        else "keep nothing between rounds",
         "uploads": "compared one by one"
         if single
         else "averaged: secure aggregation can hide them",
@@ -120,4 +136,5 @@ def _as_dict(method: type[AnyMethod]) -> dict[str, Any]:
         "defaults": method_to_dict(method()),
         "hyperparameters": {each.name: each.meaning for each in hyperparameters(method)},
         "single_uploads": method().reduce.needs_single_uploads,
+        "stateful": method.stateful,
     }
