@@ -91,11 +91,13 @@ def norm_names(task: Task, policy: Norm) -> frozenset[str]:
     return frozenset(under if policy == "local_layers" else under & task.buffers)
 
 
-def split_warnings(method: PartialSharing, task: Task) -> list[str]:
+def split_warnings(
+    method: PartialSharing, task: Task, *, mend: str = "name modules in personal="
+) -> list[str]:
     """Say so where a split of the model makes a method another one."""
     private = method.private_names(task) & task.parameters
     if not private:
-        return [f"{method.name} with an empty personal part is fedavg; name modules in personal=."]
+        return [f"{method.name} with an empty personal part is fedavg; {mend}."]
     if private == task.parameters:
         return [f"{method.name} keeps every parameter at the client, which is local; share some."]
     return []

@@ -10,12 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 import motet
-from motet import Adam, Blocks, FedAvg, FedPer, Local, Mean, Sgd
+from motet import Adam, Blocks, FedAlt, FedAvg, FedPer, FedRep, FedSim, LGFedAvg, Local, Mean, Sgd
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.methods.fedalt import FedAlt
-from motet.methods.fedrep import FedRep
-from motet.methods.fedsim import FedSim
-from motet.methods.lg_fedavg import LGFedAvg
 from motet.schedules import Linear
 from motet.testing import check_method
 from motet.tree import count_bytes, pick

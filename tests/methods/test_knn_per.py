@@ -1,6 +1,7 @@
 """kNN-Per in a federation: the mini-example, what must hold, and what it must reduce to."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch.testing import assert_close
 import motet
 from motet import FedAvg, Sgd
 from motet.data import from_arrays
-from motet.errors import CapabilityError, RequestError, SelectorError
+from motet.errors import CapabilityError, RequestError, SelectorError, StructureError
 from motet.keys import Key
 from motet.methods import knn_per
 from motet.methods.knn_per import KNNPer
@@ -484,9 +485,30 @@ def test_a_network_that_scores_every_position_is_refused_with_the_way_out():
     words = np.zeros((4, 6), np.int64)
     data = from_arrays({"a": (words, words)}, classes=5)
     task = motet.Task(lambda: motet.models.CharLSTM((6,), 5, hidden=3, layers=1))
-    run = motet.run(KNNPer(), task, data, rounds=0)
-    with pytest.raises(CapabilityError, match="last"):
-        run.personal("a")
+    with pytest.raises(CapabilityError, match="6 positions.*last"):
+        motet.run(KNNPer(), task, data, rounds=0)
+
+
+def test_windows_of_text_are_served_from_the_last_states_as_in_the_paper(backend):
+    words = np.arange(24).reshape(4, 6) % 5
+    data = from_arrays({"a": (words, words[:, 0])}, classes=5)
+    network = partial(motet.models.CharLSTM, (6,), 5, hidden=3, layers=2, predict="last")
+    method = KNNPer(features="states")
+    run = motet.run(method, motet.Task(network), data, rounds=0, backend=backend)
+    assert run.personal("a").memory.keys.shape == (4, 2 * 3 + 2 * 3)
+    assert_close(run.predict("a", words).sum(-1), torch.ones(4))
+
+
+class Silent(Net):
+    """A network that uses its head's weights, but never calls it."""
+
+    def forward(self, x):
+        return nn.functional.linear(self.body(x), self.head.weight)
+
+
+def test_a_module_that_is_never_called_has_no_input_and_is_refused():
+    with pytest.raises(StructureError, match="never calls"):
+        motet.run(KNNPer(), motet.Task(Silent), world(), rounds=0)
 
 
 def test_the_predictor_is_no_single_network():
