@@ -87,9 +87,10 @@ def with_dropout(build: Build, before: Sequence[str], *, rate: float) -> Build:
 def _with_adapters(build: Build, paths: Sequence[str], make: MakeAdapter) -> nn.Module:
     network = build()
     for path in paths:
-        layer = _last_called(_module(network, path))
-        _attach(layer, path, "adapter", make(layer, path))
-        layer.register_forward_hook(_through_adapter)
+        layer = _module(network, path)
+        adapter, last = make(layer, path), _last_called(layer)
+        _attach(last, path, "adapter", adapter)
+        last.register_forward_hook(_through_adapter)
     return network
 
 
@@ -136,7 +137,8 @@ def _last_size(layer: nn.Module, path: str, option: str, attributes: Sequence[st
             if isinstance(getattr(inner, attribute, None), int):
                 return int(getattr(inner, attribute))
     raise RequestError(
-        f'"{path}", a {type(layer).__name__}, does not tell the size of its outputs; give {option}=.'
+        f'"{path}", a {type(layer).__name__}, does not tell the size of its outputs. '
+        f"Give {option}=."
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from motet.selectors import blocks_of
+from motet.selectors import select
 
 
 class Combined(nn.Module):
@@ -49,7 +49,7 @@ def _combined(
 
 
 def _scale_last_layer(network: nn.Module, factor: float) -> None:
-    for path in blocks_of(network)[-1]:
-        layer = network.get_submodule(path)
-        for parameter in layer.parameters():
+    last = select(network, "head")
+    for name, parameter in network.named_parameters():
+        if name in last:
             parameter.data.mul_(factor)

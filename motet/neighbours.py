@@ -7,14 +7,19 @@ order of the keys (docs/decisions/0010-exact-search-in-torch.md).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
+
+from motet.errors import RequestError
 
 Kernel = Literal["laplace", "gauss_dim"]
-KERNELS: tuple[Kernel, ...] = ("laplace", "gauss_dim")
-ROUNDING = 1e-12  # of |a|^2 + |b|^2: squared distances below it are rounding, not distance
+KERNELS = ("laplace", "gauss_dim")
+BLOCK = 128  # queries at a time: bounds the [queries, keys] matrix
+ROUNDING = 1e-12  # of |a|^2 + |b|^2: a squared distance below it is rounding
 TINY = 1e-30
 
 
@@ -25,32 +30,26 @@ class Datastore(NamedTuple):
     labels: Tensor  # [keys]
     real: Tensor  # [keys], False for padding
 
-    def take(self, rows: slice) -> Datastore:
-        """Keep some of the keys."""
-        return Datastore(self.keys[rows], self.labels[rows], self.real[rows])
+    def first(self, count: int) -> Datastore:
+        """Keep the first keys."""
+        return Datastore(self.keys[:count], self.labels[:count], self.real[:count])
 
 
 def squared_distances(queries: Tensor, keys: Tensor) -> Tensor:
     """Compute squared Euclidean distances, [queries, keys].
 
-    By inner products, 10 times faster than by differences, and in double precision, where their
+    By inner products, many times faster than by differences, and in double precision, where their
     cancellation is below what single precision can tell apart. So equal distances come out equal.
     """
     a, b = queries.double(), keys.double()
-    norms = a.square().sum(-1, keepdim=True) + b.square().sum(-1)
+    norms = vector_norm(a, dim=-1, keepdim=True).square() + vector_norm(b, dim=-1).square()
     squared = norms - 2 * a @ b.mT
     return torch.where(squared > ROUNDING * norms, squared, 0.0).float()
 
 
 def distances_to(store: Datastore, queries: Tensor) -> Tensor:
-    """Compute squared distances to a store, infinite for padding."""
+    """Compute squared distances to the keys of a store, infinite for padding."""
     return torch.where(store.real, squared_distances(queries, store.keys), math.inf)
-
-
-def distances_within(store: Datastore) -> Tensor:
-    """Compute squared distances inside a store; nobody is their own neighbour."""
-    myself = torch.eye(store.real.shape[0], dtype=torch.bool)
-    return torch.where(myself, math.inf, distances_to(store, store.keys))
 
 
 def nearest_share(squared: Tensor, k: int) -> Tensor:
@@ -67,23 +66,61 @@ def nearest_share(squared: Tensor, k: int) -> Tensor:
     return torch.where(nearer, 1.0, level * places / level.sum(-1, keepdim=True))
 
 
-def kernel_exponent(squared: Tensor, kernel: Kernel, scale: float, features: int) -> Tensor:
-    """Compute e where the kernel is exp(-e): d / scale, or d^2 / (features * scale)."""
-    return squared.sqrt() / scale if kernel == "laplace" else squared / (features * scale)
+@dataclass(frozen=True, kw_only=True)
+class NearestVote:
+    """The labels of the k nearest keys, weighted by a kernel of the distance d.
 
-
-def vote(squared: Tensor, labels: Tensor, classes: int, *, k: int, exponent: Tensor) -> Tensor:
-    """Let the k nearest keys vote with weights exp(-exponent), [queries, classes].
-
-    Each row sums to 1, or is 0 where there is no key at all.
+    Attributes:
+        k: Neighbours; a store with fewer keys uses them all.
+        kernel: "laplace" weighs by exp(-d / scale), "gauss_dim" by exp(-d^2 / (features * scale)).
+        scale: Large approaches a plain vote of the k, small the label of the nearest key.
     """
-    nearest = exponent.amin(-1, keepdim=True) if squared.shape[-1] else torch.zeros(())
-    # The nearest key gets the weight 1: a common factor cancels, and exp(-e) of far keys does not
-    # underflow to 0 / 0.
-    shift = torch.where(nearest.isfinite(), nearest, 0.0)
-    weight = nearest_share(squared, k) * torch.exp(shift - exponent)
-    ballots = (labels[:, None] == torch.arange(classes)).to(weight.dtype)  # [keys, classes]
-    return weight @ ballots / weight.sum(-1, keepdim=True).clamp(min=TINY)
+
+    k: int = 10
+    kernel: Kernel = "laplace"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise RequestError(f"k= counts neighbours, so it is 1 or more; got {self.k}.")
+        if self.kernel not in KERNELS:
+            raise RequestError(f"kernel= is one of {', '.join(KERNELS)}; got {self.kernel!r}.")
+        if not self.scale > 0:
+            raise RequestError(f"scale= divides distances, so it is above 0; got {self.scale}.")
+
+    def exponent(self, squared: Tensor, features: int) -> Tensor:
+        """Return e where the kernel is exp(-e)."""
+        if self.kernel == "laplace":
+            return squared.sqrt() / self.scale
+        return squared / (features * self.scale)
+
+    def count(self, squared: Tensor, store: Datastore, classes: int) -> Tensor:
+        """Count the vote, [queries, classes]: rows sum to 1, or to 0 where there is no key."""
+        if not squared.shape[-1]:
+            return squared.new_zeros(squared.shape[0], classes)
+        exponent = self.exponent(squared, store.keys.shape[-1])
+        nearest = exponent.amin(-1, keepdim=True)
+        # The nearest key gets the weight 1: a common factor cancels, and far keys do not all
+        # underflow to 0.
+        shift = torch.where(nearest.isfinite(), nearest, 0.0)
+        weight = nearest_share(squared, self.k) * torch.exp(shift - exponent)
+        ballots = store.labels[:, None] == torch.arange(classes)  # [keys, classes]
+        return weight @ ballots.to(weight.dtype) / weight.sum(-1, keepdim=True).clamp(min=TINY)
+
+    def ask(self, store: Datastore, queries: Tensor, classes: int) -> Tensor:
+        """Let a store vote on queries."""
+        blocks = torch.split(queries, BLOCK)
+        return torch.cat([self.count(distances_to(store, q), store, classes) for q in blocks])
+
+    def ask_each_other(self, store: Datastore, classes: int) -> Tensor:
+        """Let a store vote on its own keys, each left out of the vote on itself."""
+        rows = torch.arange(store.real.shape[0])
+        parts = []
+        for some in torch.split(rows, BLOCK):
+            itself = some[:, None] == rows
+            squared = distances_to(store, store.keys[some])
+            parts.append(self.count(torch.where(itself, math.inf, squared), store, classes))
+        return torch.cat(parts)
 
 
 def mix(model: Tensor, neighbours: Tensor, lam: Tensor | float) -> Tensor:
@@ -93,12 +130,12 @@ def mix(model: Tensor, neighbours: Tensor, lam: Tensor | float) -> Tensor:
 
 
 def correct_by_lambda(model: Tensor, neighbours: Tensor, labels: Tensor, grid: Tensor) -> Tensor:
-    """Tell which examples each lambda of the grid gets right, [grid, examples]."""
+    """Tell which examples each lambda of a grid gets right, [grid, examples]."""
     mixed = mix(model, neighbours, grid[:, None, None])  # [grid, examples, classes]
     return mixed.argmax(-1) == labels
 
 
 def best_lambda(correct: Tensor, real: Tensor, grid: Tensor) -> Tensor:
-    """Choose the lambda that gets most real examples right; ties go to the smallest."""
+    """Choose the lambda that gets most of the real examples right; ties go to the smallest."""
     hits = (correct & real).sum(-1)
     return grid.gather(0, hits.argmax(keepdim=True))[0]  # argmax returns the first of the largest

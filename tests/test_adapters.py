@@ -10,7 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import motet
-from motet import Key, Sgd
+from motet import FedAlt, FedSim, Key, Sgd
 from motet.adapters import (
     adapter_paths,
     with_bottleneck_adapters,
@@ -19,8 +19,6 @@ from motet.adapters import (
 )
 from motet.combined import combined
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.methods.fedalt import FedAlt
-from motet.methods.fedsim import FedSim
 from motet.models import ResNet18, Transformer, count_parameters
 from motet.models.adapters import BottleneckAdapter, ConvAdapter
 

@@ -6,11 +6,9 @@ import torch
 from torch import nn
 
 import motet
-from motet import Local, Sgd
+from motet import FedAlt, FedSim, Local, Sgd
 from motet.diagnostics import Noise, noise
 from motet.errors import CapabilityError
-from motet.methods.fedalt import FedAlt
-from motet.methods.fedsim import FedSim
 
 
 class Line(nn.Module):

@@ -10,68 +10,51 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
-from torch import Tensor
-
-from motet.errors import RequestError
 from motet.fitting import fit
 from motet.keys import Key
-from motet.method import Card, ClientData, Method, RoundInfo
-from motet.optim import Optimizer, Sgd
+from motet.method import Card, ClientData
+from motet.methods.routed import EPOCHS, RoutedMethod
+from motet.optim import Optimizer
+from motet.optim_parts import ByPart
 from motet.plans import Plan
-from motet.routing import Recurrence, Routing, policy_names, routed_state, routed_task
+from motet.routing.network import draw_policy, routed_state
+from motet.routing.rules import Favour, Routing
 from motet.task import Batch, Loss, Task
-from motet.tree import State, drop, pick, prefixed, slot
+from motet.tree import State, drop, prefixed, slot
 
-EPS = 1e-6  # inside the logarithm of the regulariser, as released
-SLOT = "policy"
-
-
-class Routed(NamedTuple):
-    """A client's predictor: both models, and the policy that chooses between them."""
-
-    shared: State
-    local: State
-    policy: State
+POLICY = "policy"  # where the policy lives in what the server and a client exchange
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flow(Method[State, State, State, State]):
+class Flow(RoutedMethod):
     """A policy decides per instance (per time step in recurrent layers) between global and local
     parameters.
 
     Attributes:
-        layers: Modules that are routed; None routes every recurrent layer if there are any, else
-            every block.
-        hidden: Widths of the policy's hidden layers.
-        local_epochs: Epochs that derive the local model w_l from w_g, on the first half of the
-            data.
-        epochs: Epochs over the second half, on which the policy and w_g are trained.
+        local_epochs: Epochs that derive the local model w_l from w_g; with 0 the two are equal, and
+            so are all routes.
+        epochs: Epochs on which the policy and w_g are trained, each on its own loss; 3 if neither
+            `epochs` nor `steps` is given.
         adapt_epochs: Epochs that train the policy when a client is served.
+        policy_optimizer: Trains the policy; `optimizer`, which trains w_l and w_g, if None.
+        disjoint: Whether w_l is trained on one half of a client's data, and the policy and w_g on
+            the other. False trains all three on all data, as the release does for CIFAR.
         lam: Weight of the regulariser, the paper's lambda; large routes everything one way.
-        favour: Which route the regulariser pushes towards.
-        temperature: Of the routing softmax, the poster's tau. Inference routes hard.
-        recurrence: "poster" feeds both cells the mixed state; "release" keeps the local state
-            unmixed.
-        stateful: No: a client keeps nothing between rounds.
+        favour: The route that the regulariser pushes towards.
+        temperature: Of the routing softmax in training. Inference routes hard.
     """
 
-    optimizer: Optimizer = Sgd(lr=0.05, momentum=0.9)
-    layers: tuple[str, ...] | None = None
-    hidden: tuple[int, ...] = (64, 32)
-    local_epochs: int = 1
+    local_epochs: int = EPOCHS
+    policy_optimizer: Optimizer | None = None
+    disjoint: bool = True
     lam: float = 1e-3
-    favour: Literal["global", "local"] = "global"
-    temperature: float = 1.0
-    recurrence: Recurrence = "poster"
+    favour: Favour = "global"
 
     name: ClassVar[str] = "flow"
-    stateful: ClassVar[bool] = False
-    one_network: ClassVar[bool] = False
-    gradients: ClassVar[Mapping[str, float]] = MappingProxyType(
-        {"shared": 2.0}
-    )  # one for the policy, one for w_g
+    gradients: ClassVar[Mapping[str, float]] = MappingProxyType({"shared": 2.0})  # policy and w_g
+    weighed_phase: ClassVar[str | None] = "shared"  # what w_g has seen, as in the release
     card: ClassVar[Card] = Card(
         title="Flow",
         paper="Panchal et al., NeurIPS",
@@ -85,95 +68,90 @@ class Flow(Method[State, State, State, State]):
         new_client="derives a local model, tunes the policy, routes",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.temperature <= 0:
-            raise RequestError(f"temperature must be above 0; got {self.temperature}.")
-        if self.favour not in ("global", "local"):
-            raise RequestError(f'favour= is "global" or "local"; got {self.favour!r}.')
-
     @property
     def routing(self) -> Routing:
-        """How the network is routed."""
-        return Routing(self.layers, self.hidden, self.temperature, self.recurrence)
+        return Routing(
+            self.layers, self.hidden, self.temperature, self.recurrence, self.lam, self.favour
+        )
 
     def plans(self) -> dict[str, Plan]:
-        return {
-            "local": self._half(0, epochs=self.local_epochs),
-            "shared": self._half(1, epochs=self.epochs, steps=self.steps),
-        }
+        return {"local": self._local(), "shared": self._half(1, self.passes, self.steps)}
 
     def adapt_plans(self) -> dict[str, Plan]:
-        return {
-            "local": self._half(0, epochs=self.local_epochs),
-            "policy": self._half(1, epochs=self.adapt_epochs),
-        }
+        return {"local": self._local(), "policy": self._half(1, self.adapt_epochs, stream="adapt")}
 
-    def _half(self, which: int, *, epochs: int | None, steps: int | None = None) -> Plan:
-        return Plan(epochs=epochs, steps=steps, batch_size=self.batch_size, part=(which, 2))
+    def _local(self) -> Plan:
+        return self._half(0, self.local_epochs, stream="local")
+
+    def _half(
+        self, which: int, epochs: int | None, steps: int | None = None, stream: str = "train"
+    ) -> Plan:
+        part = (which, 2) if self.disjoint else None
+        size = self.batch_size
+        return Plan(epochs=epochs, steps=steps, batch_size=size, part=part, stream=stream)
+
+    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
+        super().check(task, clients)
+        if self.local_epochs == 0:
+            return ["flow with local_epochs=0 predicts as w_g alone: the local model equals it."]
+        return []
 
     def init_server(self, task: Task, initial: State, clients: Sequence[str], key: Key) -> State:
-        routed = routed_task(task, self.routing, hard=False)
-        policy = pick(routed.init(key.fold("policy")), policy_names(task, self.routing))
-        return initial | prefixed(SLOT, policy)
-
-    def init_client(self, task: Task, initial: State, key: Key) -> State:
-        for hard in (False, True):  # built here, outside vmap, where drawing weights is allowed
-            routed_task(task, self.routing, hard=hard)
-        return {}
-
-    def broadcast(self, server: State, info: RoundInfo) -> State:
-        return server
+        policy = draw_policy(self.routed(task), key.fold(POLICY))
+        return initial | prefixed(POLICY, policy)
 
     def client_update(
         self, down: State, client: State, data: ClientData, task: Task
     ) -> tuple[State, State]:
-        local = self._derive(down, data, task)
+        local = self.derive_local(down, data, task)
+        _, policy = split_policy(down)
+        optimizer = ByPart(self._policy_optimizer, frozenset(policy), self.optimizer)
         loss = partial(_both_losses, self, task)
-        return fit(task, down, data["shared"], self.optimizer, loss=loss, given=(local,)), client
+        return fit(task, down, data["shared"], optimizer, loss=loss, given=(local,)), client
 
-    def server_update(self, server: State, combined: State, info: RoundInfo, task: Task) -> State:
-        return combined
+    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> State:
+        local = self.derive_local(down, data, task)
+        shared, policy = split_policy(down)
+        optimizer, loss = self._policy_optimizer, partial(_policy_loss, self, task)
+        tuned = fit(task, down, data["policy"], optimizer, loss=loss, train=policy, given=(local,))
+        return routed_state(shared, local, slot(POLICY, tuned))
 
-    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> Routed:
-        local = self._derive(down, data, task)
-        policy = prefixed(SLOT, slot(SLOT, down))
-        loss = partial(_policy_loss, self, task)
-        tuned = fit(
-            task, down, data["policy"], self.optimizer, loss=loss, train=policy, given=(local,)
-        )
-        return Routed(drop(down, policy), local, slot(SLOT, tuned))
+    def after_broadcast(self, down: State, client: State, task: Task) -> State:
+        """Predict as w_g alone: the paper's generalised accuracy."""
+        shared, _ = split_policy(down)
+        return routed_state(shared, shared, slot(POLICY, down))
 
-    def predict(self, personal: Routed, x: Tensor, task: Task) -> Tensor:
-        routed = routed_task(task, self.routing, hard=True)
-        outputs, _ = routed.call(routed_state(task, self.routing, *personal), x)
-        return task.criterion.probabilities(outputs)
+    @property
+    def _policy_optimizer(self) -> Optimizer:
+        return self.policy_optimizer or self.optimizer
 
-    def _derive(self, down: State, data: ClientData, task: Task) -> State:
+    def derive_local(self, down: State, data: ClientData, task: Task) -> State:
         """Make w_l from w_g by local epochs; it is used and thrown away."""
-        shared = drop(down, prefixed(SLOT, slot(SLOT, down)))
+        shared, _ = split_policy(down)
         return fit(task, shared, data["local"], self.optimizer)
+
+
+def split_policy(state: State) -> tuple[State, State]:
+    """Split what is exchanged into w_g and the policy, each under the names it has there."""
+    policy = prefixed(POLICY, slot(POLICY, state))
+    return drop(state, policy), policy
 
 
 def _both_losses(method: Flow, task: Task, state: State, batch: Batch, local: State) -> Loss:
     """Train w_g on its own loss and the policy on the routed one.
 
-    The paper alternates a policy step and a step on w_g, batch by batch. Neither step's gradient
-    depends on the other's result (w_g is frozen for the policy, w_g's loss has no policy), so one
-    joint step is the same.
+    The paper alternates a policy step and a step on w_g, batch by batch. The policy's step reads
+    w_g as it was before the batch, and w_g's step does not read the policy, so that taking both
+    steps at once is the same.
     """
-    shared = drop(state, prefixed(SLOT, slot(SLOT, state)))
-    frozen = {k: v.detach() for k, v in shared.items()} | prefixed(SLOT, slot(SLOT, state))
-    return task.loss(shared, batch) + _policy_loss(method, task, frozen, batch, local).value
+    shared, policy = split_policy(state)
+    frozen = {k: v.detach() for k, v in shared.items()}
+    to_route = _policy_loss(method, task, frozen | policy, batch, local)
+    return task.loss(shared, batch) + to_route.value
 
 
 def _policy_loss(method: Flow, task: Task, state: State, batch: Batch, local: State) -> Loss:
-    """Score the softly routed network in evaluation mode, plus the regulariser."""
-    routed = routed_task(task, method.routing, hard=False)
-    shared = drop(state, prefixed(SLOT, slot(SLOT, state)))
-    parts = routed_state(task, method.routing, shared, local, slot(SLOT, state))
-    outputs, to_shared = routed.call(parts, batch.x)
-    favoured = to_shared if method.favour == "global" else 1 - to_shared
-    penalty = -(favoured.square() + EPS).log().flatten(1).mean(1)  # [batch]
-    losses = task.criterion.example_loss(outputs, batch.y) + method.lam * penalty
-    return Loss((losses * batch.weight).sum() / batch.weight.sum().clamp(min=1), {})
+    """Score the softly routed network, without dropout and with the statistics it came with."""
+    shared, _ = split_policy(state)
+    parts = routed_state(shared, local, slot(POLICY, state))
+    return Loss(method.routed(task).evaluation_loss(parts, batch), {})

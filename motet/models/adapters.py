@@ -54,8 +54,8 @@ def adapter_paths(network: nn.Module) -> tuple[str, ...]:
     if not adapters:
         raise RequestError(
             f"{type(network).__name__} was built without adapters. Build it with adapters=True "
-            "(resnet-18, resnet-34) or adapters=16 (transformer); `motet.adapters` puts them into any "
-            "network."
+            "(resnet-18, resnet-34) or adapters=16 (transformer); `motet.adapters` puts them into "
+            "any network."
         )
     norms = [path for path, module in network.named_modules() if isinstance(module, NORM_LAYERS)]
     inside = tuple(f"{path}." for path in adapters)

@@ -1,0 +1,86 @@
+"""FedSim: train the personal and the shared part together, average the shared part.
+
+Pillutla et al., "Federated Learning with Partial Model Personalization", ICML 2022.
+https://arxiv.org/abs/2204.03809
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from motet.fitting import fit
+from motet.method import Card, ClientData
+from motet.methods.partial_personalization import PartialPersonalization, joined
+from motet.optim import Optimizer
+from motet.task import Task
+from motet.tree import State, drop, pick
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedSim(PartialPersonalization):
+    """Simultaneous updates: every step moves u and v, both gradients taken at the same point.
+
+    Attributes:
+        personal_optimizer: If given, u and v step by an optimizer each, and a bound on the gradient
+            norm holds for each by itself; else one optimizer steps both.
+    """
+
+    name: ClassVar[str] = "fedsim"
+    card: ClassVar[Card] = Card(
+        title="FedSim",
+        paper="Pillutla et al., ICML",
+        year=2022,
+        link="https://arxiv.org/abs/2204.03809",
+        idea="Train the personal and the shared part together; average the shared part.",
+        shared="all but the personal part",
+        private="the personal part: any layers, adapters, a second model",
+        down="shared part",
+        up="shared part",
+        new_client="trains the personal part, shared part frozen",
+    )
+
+    def client_update(
+        self, down: State, client: State, data: ClientData, task: Task
+    ) -> tuple[State, State]:
+        loss, given = self.objective(client, task)
+        optimizer = self._both(task)
+        model = fit(task, joined(down, client), data["train"], optimizer, loss=loss, given=given)
+        return pick(model, down), self.kept(model, client, task)
+
+    def _both(self, task: Task) -> Optimizer:
+        if self.personal_optimizer is None:
+            return self.optimizer
+        return ByPart(self.personal_optimizer, self.personal_part(task), rest=self.optimizer)
+
+
+@dataclass(frozen=True)
+class ByPart:
+    """Steps the parameters called `names` by one optimizer, and the rest by another."""
+
+    personal: Optimizer
+    names: frozenset[str]
+    rest: Optimizer
+
+    def init(self, params: State) -> tuple[Any, Any]:
+        """Make the moments of both."""
+        return self.personal.init(pick(params, self.names)), self.rest.init(
+            drop(params, self.names)
+        )
+
+    def step(
+        self, grads: State, moments: tuple[Any, Any], params: State, rate: Tensor | float
+    ) -> tuple[State, tuple[Any, Any]]:
+        """Step both parts from the same gradients."""
+        own, other = pick(params, self.names), drop(params, self.names)
+        own, first = _step(self.personal, pick(grads, own), moments[0], own, rate)
+        other, second = _step(self.rest, pick(grads, other), moments[1], other, rate)
+        return own | other, (first, second)
+
+
+def _step(
+    optimizer: Optimizer, grads: State, moments: Any, params: State, rate: Tensor | float
+) -> tuple[State, Any]:
+    return optimizer.step(grads, moments, params, rate) if params else (params, moments)

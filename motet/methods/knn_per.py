@@ -1,0 +1,225 @@
+"""kNN-Per: a global model, and each client's memory of its own examples beside it.
+
+Marfoq et al., "Personalized Federated Learning through Local Memorization", ICML 2022.
+https://proceedings.mlr.press/v162/marfoq22a.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from motet.errors import CapabilityError, RequestError
+from motet.keys import Key
+from motet.method import Card, ClientData
+from motet.methods.fedavg import FedAvg
+from motet.methods.knn_store import NOTHING, Capacity, check_capacity, stored_rows
+from motet.methods.protonn import Prototypes, ask_prototypes, compress
+from motet.neighbours import (
+    Datastore,
+    Kernel,
+    NearestVote,
+    best_lambda,
+    correct_by_lambda,
+    mix,
+)
+from motet.optim import Optimizer, Sgd
+from motet.plans import Batches, Plan
+from motet.selectors import module_path
+from motet.task import Task
+from motet.tree import State
+
+LOOK_AT_ONCE = 64  # examples per pass through the network, of each client of a stack
+
+
+class Served(NamedTuple):
+    """A client's predictor: the global model, its own memory, and how much it trusts the latter."""
+
+    model: State
+    memory: Datastore | Prototypes
+    lam: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class KNNPer(FedAvg):
+    """Training is FedAvg; a client mixes in its nearest own examples when it predicts.
+
+    p(x) = lam * p_knn(x) + (1 - lam) * p_global(x)
+
+    Attributes:
+        features: The module whose input is the representation phi(x); "head" is the last block.
+        k: Neighbours that vote.
+        lam: Weight of the neighbours: 0 is FedAvg, 1 is kNN alone. None lets each client choose, on
+            its validation data or, without any, by leaving one out of its memory.
+        capacity: Examples that a client remembers: a count, or a fraction (a float) of what it has,
+            drawn uniformly; 0 is FedAvg, None is all.
+        kernel: "laplace" is the paper's exp(-d / scale), "gauss_dim" the released code's
+            exp(-d^2 / (features * scale)).
+        scale: Length scale of the kernel; large is a plain vote.
+        interpolate: "probabilities" (the paper), or "logits": what the released code does, p_knn
+            mixed with unnormalised scores.
+        grid: How many values of lam are tried, evenly from 0 to 1.
+        prototypes: Compress c examples to ceil(c / prototypes) learned ones; None keeps all.
+        prototype_steps: Full-batch steps that fit the prototypes.
+        prototype_optimizer: Takes these steps.
+    """
+
+    features: str = "head"
+    k: int = 10
+    lam: float | None = None
+    capacity: Capacity = None
+    kernel: Kernel = "laplace"
+    scale: float = 1.0
+    interpolate: Literal["probabilities", "logits"] = "probabilities"
+    grid: int = 11
+    prototypes: int | None = None
+    prototype_steps: int = 20
+    prototype_optimizer: Optimizer = Sgd(lr=0.03)
+
+    name: ClassVar[str] = "knn-per"
+    one_network: ClassVar[bool] = False
+    card: ClassVar[Card] = Card(
+        title="kNN-Per",
+        paper="Marfoq et al., ICML",
+        year=2022,
+        link="https://proceedings.mlr.press/v162/marfoq22a.html",
+        idea="Mix the global model with the labels of a client's own nearest examples.",
+        shared="the whole model",
+        private="representations of the client's examples, and lam",
+        down="1",
+        up="1",
+        new_client="stores its examples, no training",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.voting()  # refuses k, kernel and scale
+        check_capacity(self.capacity)
+        if self.interpolate not in ("probabilities", "logits"):
+            raise RequestError(
+                f'interpolate= is "probabilities" or "logits"; got {self.interpolate!r}.'
+            )
+        if self.lam is not None and not 0 <= self.lam <= 1:
+            raise RequestError(f"lam= is between 0 and 1, or None; got {self.lam}.")
+        if self.grid < 2:
+            raise RequestError(
+                f"grid= counts values from 0 to 1, so it is 2 or more; got {self.grid}."
+            )
+        if self.prototypes is not None and self.prototypes < 2:
+            raise RequestError(
+                f"prototypes= says how many examples become one, so it is 2 or more, or None; got "
+                f"{self.prototypes}."
+            )
+
+    def voting(self) -> NearestVote:
+        """How neighbours vote."""
+        return NearestVote(k=self.k, kernel=self.kernel, scale=self.scale)
+
+    def adapt_plans(self) -> dict[str, Plan]:
+        # Only the order of "store" is used: a permutation, the same in every round. One example
+        # per step, so that clients of any size may be stacked.
+        store = Plan(epochs=1, batch_size=1, stream="store", fixed=True)
+        select = Plan(epochs=1, batch_size=1, stream="select", split="val")
+        return super().adapt_plans() | {"store": store, "select": select}
+
+    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
+        module_path(task.skeleton, self.features)
+        if task.criterion.kind == "values":
+            raise CapabilityError("knn-per votes on labels, so it cannot predict values.")
+        if task.criterion.kind == "binary" and self.interpolate == "logits":
+            raise CapabilityError(
+                "one score for two classes cannot be mixed with a vote; use "
+                'loss="cross_entropy" with two outputs, or interpolate="probabilities".'
+            )
+        if task.example is not None:
+            self.look(task.init(Key(0)), task.example, task)  # refuses what it cannot look at
+        if self.lam == 0 or self.capacity == 0:
+            return [f"knn-per with lam={self.lam} and capacity={self.capacity} is fedavg."]
+        return []
+
+    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> Any:
+        model, stored = down | client, data["store"]
+        rows, real = stored_rows(stored, self.capacity)
+        if not len(rows):
+            return Served(model, NOTHING, torch.zeros(()))
+        keys, scores = self.look(model, stored.x[rows], task)
+        store = Datastore(keys, stored.y[rows], real)
+        memory = self._remember(store, scores.shape[-1], task)
+        if self.lam is not None:
+            return Served(model, memory, torch.tensor(self.lam))
+        grid = torch.linspace(0, 1, self.grid)
+        alone = self._left_out_lambda(store, scores, grid)
+        lam = self._validated_lambda(model, memory, data["select"], grid, task)
+        return Served(model, memory, torch.where(data["select"].size > 0, lam, alone))
+
+    def predict(self, personal: Served, x: Tensor, task: Task) -> Tensor:
+        features, scores = self.look(personal.model, x, task)
+        mixed = mix(scores, self.ask(personal.memory, features, scores.shape[-1]), personal.lam)
+        # Scores mixed with a vote are neither scores nor probabilities; softmax keeps their order.
+        return mixed.softmax(-1) if self.interpolate == "logits" else mixed
+
+    def after_broadcast(self, down: State, client: State, task: Task) -> Any:
+        return Served(down | client, NOTHING, torch.zeros(()))
+
+    def after_local(self, down: State, up: State, client: State, task: Task) -> Any:
+        return Served(up | client, NOTHING, torch.zeros(()))
+
+    def look(self, model: State, x: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+        """Return representations of examples, and the model's side of the mix."""
+        path = module_path(task.skeleton, self.features)
+        seen = [
+            task.features_and_outputs(model, some, path) for some in torch.split(x, LOOK_AT_ONCE)
+        ]
+        features, outputs = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        scores = outputs if self.interpolate == "logits" else task.criterion.probabilities(outputs)
+        if scores.ndim != 2:
+            raise CapabilityError(
+                "knn-per predicts one label per example, but the network scores "
+                f'{scores.shape[1]} positions; let it score one, e.g. CharLSTM(predict="last").'
+            )
+        return features, scores
+
+    def ask(self, memory: Datastore | Prototypes, features: Tensor, classes: int) -> Tensor:
+        """Return p_knn, [examples, classes]; 0 if there is no memory."""
+        if not len(memory.keys):
+            return features.new_zeros(len(features), classes)
+        if isinstance(memory, Prototypes):
+            return ask_prototypes(memory, features)
+        return self.voting().ask(memory, features, classes)
+
+    def _remember(self, store: Datastore, classes: int, task: Task) -> Datastore | Prototypes:
+        if self.prototypes is None:
+            return store
+        return compress(
+            store,
+            self.prototypes,
+            classes,
+            task=task,
+            optimizer=self.prototype_optimizer,
+            steps=self.prototype_steps,
+        )
+
+    def _validated_lambda(
+        self,
+        model: State,
+        memory: Datastore | Prototypes,
+        select: Batches,
+        grid: Tensor,
+        task: Task,
+    ) -> Tensor:
+        if not len(select.y):
+            return grid[0]
+        features, scores = self.look(model, select.x, task)
+        votes = self.ask(memory, features, scores.shape[-1])
+        real = torch.arange(len(select.y)) < select.size
+        return best_lambda(correct_by_lambda(scores, votes, select.y, grid), real, grid)
+
+    def _left_out_lambda(self, store: Datastore, scores: Tensor, grid: Tensor) -> Tensor:
+        # Deviates: the paper does not say what a client without validation data does. Its own
+        # examples judge, each without its own vote: with it, lam = 1 would always look perfect.
+        votes = self.voting().ask_each_other(store, scores.shape[-1])
+        return best_lambda(correct_by_lambda(scores, votes, store.labels, grid), store.real, grid)
