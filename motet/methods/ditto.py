@@ -6,23 +6,20 @@ https://arxiv.org/abs/2012.04221
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from motet.errors import RequestError
 from motet.fitting import fit
 from motet.method import Card, ClientData
 from motet.methods.global_model import GlobalModel
-from motet.objectives import Pulled
-from motet.optim import Optimizer
-from motet.plans import Batches, Plan
+from motet.methods.tethered import Tethered
+from motet.plans import Plan
 from motet.task import Task
 from motet.tree import State
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ditto(GlobalModel):
+class Ditto(Tethered[State], GlobalModel):
     """A private model v_i beside the global w.
 
     Attributes:
@@ -31,8 +28,6 @@ class Ditto(GlobalModel):
         personal_epochs: Epochs on v_i per round; as many epochs or steps as w if None.
     """
 
-    lam: float = 1.0
-    personal_optimizer: Optimizer | None = None
     personal_epochs: int | None = None
 
     name: ClassVar[str] = "ditto"
@@ -49,15 +44,6 @@ class Ditto(GlobalModel):
         new_client="starts from the global model and trains its own, pulled",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lam >= 0:
-            raise RequestError(f"Ditto(lam=) weighs a penalty, so it is 0 or more; got {self.lam}.")
-
-    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
-        neutral = "ditto: lam=0 cuts the tether, so the personal models are Local's."
-        return [neutral] if self.lam == 0 else []
-
     def plans(self) -> dict[str, Plan]:
         shared = super().plans()["train"]
         own = Plan(epochs=self.personal_epochs, batch_size=self.batch_size)
@@ -68,20 +54,4 @@ class Ditto(GlobalModel):
     ) -> tuple[State, State]:
         upload = fit(task, down, data["train"], self.optimizer)
         # The anchor is the model as received (w^t in Algorithm 1), not as trained here.
-        return upload, self._pulled_fit(client, down, data["personal"], task)
-
-    def adapt(self, down: State, client: State, data: ClientData, task: Task) -> State:
-        return self._pulled_fit(down, down, data["adapt"], task)
-
-    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> State:
-        return client
-
-    def after_broadcast(self, down: State, client: State, task: Task) -> State:
-        return client
-
-    def after_local(self, down: State, up: State, client: State, task: Task) -> State:
-        return client
-
-    def _pulled_fit(self, own: State, anchor: State, batches: Batches, task: Task) -> State:
-        optimizer = self.personal_optimizer or self.optimizer
-        return fit(task, own, batches, optimizer, loss=Pulled(task, self.lam), given=(anchor,))
+        return upload, self.pulled_fit(client, down, data["personal"], task)

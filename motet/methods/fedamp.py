@@ -17,20 +17,17 @@ from torch import Tensor
 
 from motet import tree
 from motet.errors import RequestError
-from motet.fitting import fit
 from motet.keys import Key
-from motet.method import Card, ClientData, Method, PerClient, RoundInfo
-from motet.objectives import Pulled
-from motet.plans import Batches
+from motet.method import Card, ClientData, PerClient, RoundInfo
+from motet.methods.tethered import Tethered
 from motet.reduce import Gather, Reduce
 from motet.task import Task
 from motet.tree import State
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentiveMixing(Method[dict[str, State], State, State, State]):
-    """A model per client, and on the server a mixture u_i for each; a subclass says with what
-    weights.
+class AttentiveMixing(Tethered[dict[str, State]]):
+    """A model per client, and on the server a mixture u_i for each; subclasses say by what weights.
 
     Attributes:
         lam: The pull of w_i towards u_i, the paper's lambda / alpha_k. 0 is Local.
@@ -38,14 +35,6 @@ class AttentiveMixing(Method[dict[str, State], State, State, State]):
 
     lam: float = 0.5
     reduce: Reduce = Gather()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lam >= 0:
-            raise RequestError(f"lam= weighs a penalty, so it is 0 or more; got {self.lam}.")
-
-    def check(self, task: Task, clients: Sequence[str]) -> list[str]:
-        return [f"{self.name}: lam=0 cuts the tether: Local."] if self.lam == 0 else []
 
     @abstractmethod
     def attention(self, models: Tensor) -> Tensor:
@@ -55,9 +44,6 @@ class AttentiveMixing(Method[dict[str, State], State, State, State]):
         self, task: Task, initial: State, clients: Sequence[str], key: Key
     ) -> dict[str, State]:
         return dict.fromkeys(clients, initial)
-
-    def init_client(self, task: Task, initial: State, key: Key) -> State:
-        return initial
 
     def broadcast(self, server: dict[str, State], info: RoundInfo) -> PerClient:
         names = sorted(server)
@@ -70,7 +56,7 @@ class AttentiveMixing(Method[dict[str, State], State, State, State]):
     def client_update(
         self, down: State, client: State, data: ClientData, task: Task
     ) -> tuple[State, State]:
-        own = self._pulled_fit(client, down, data["train"], task)
+        own = self.pulled_fit(client, down, data["train"], task)
         return own, own
 
     def server_update(
@@ -83,22 +69,6 @@ class AttentiveMixing(Method[dict[str, State], State, State, State]):
         own = weights.diagonal().mean().item()
         # Distances of deep networks underflow the attention: then everybody trains alone.
         return {"mean_attention_to_self": own, "collapsed_to_self": own > 1 - 1e-6}
-
-    def adapt(self, down: State, client: State, data: ClientData, task: Task) -> State:
-        return self._pulled_fit(down, down, data["adapt"], task)
-
-    def personalize(self, down: State, client: State, data: ClientData, task: Task) -> State:
-        return client
-
-    def after_broadcast(self, down: State, client: State, task: Task) -> State:
-        return client
-
-    def after_local(self, down: State, up: State, client: State, task: Task) -> State:
-        return client
-
-    def _pulled_fit(self, own: State, anchor: State, batches: Batches, task: Task) -> State:
-        loss = Pulled(task, self.lam)
-        return fit(task, own, batches, self.optimizer, loss=loss, given=(anchor,))
 
 
 @dataclass(frozen=True, kw_only=True)
