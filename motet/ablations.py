@@ -6,10 +6,11 @@ https://arxiv.org/abs/1912.00818
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -32,20 +33,47 @@ def linear_base(
         keep: Where the personalization layers start: `Blocks(last=k)` for the paper's K_P = k, or
             the dotted path of a block.
     """
-    return partial(_linear_base, build, tuple(shape), keep)
-
-
-def _linear_base(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], keep: str | Blocks
-) -> nn.Module:
-    network = build()
+    with torch.random.fork_rng(devices=[]):  # a network is drawn only to look at
+        network = build()
     first = _first_kept(network, keep)
+    # Traced here and not in `build`: tracing patches every module of the process, and networks are
+    # built while other threads train.
     graph = _BlockTracer(network).trace(network)
-    wanted = _input_shape(network, first, torch.zeros(2, *shape))
-    network.add_module(LINEAR, _Linear(shape, wanted))
     _feed(graph, first)
-    short = fx.GraphModule(network, graph, class_name=f"Linear{type(network).__name__}")
-    return _checked(short, first)
+    _check_base_is_gone(graph, first)
+    wanted = _input_shape(network, first, torch.zeros(2, *shape))
+    short = copy.deepcopy(graph)  # forgets the removed base, which may not be fit to be sent
+    return partial(_build_short, build, short, tuple(shape), wanted)
+
+
+def _build_short(
+    build: Callable[[], nn.Module], graph: fx.Graph, shape: Sequence[int], wanted: Sequence[int]
+) -> nn.Module:
+    return _Short(build(), _Linear(shape, wanted), copy.deepcopy(graph))
+
+
+class _Short(nn.Module):
+    """The rest of a network behind a linear layer, called as the graph says."""
+
+    def __init__(self, network: nn.Module, linear: nn.Module, graph: fx.Graph) -> None:
+        super().__init__()
+        self.add_module(LINEAR, linear)
+        for path in _called(graph)[1:]:
+            self._adopt(path, network.get_submodule(path))
+        self.graph = graph
+
+    def _adopt(self, path: str, module: nn.Module) -> None:
+        """Keep a module under the name it had, in containers of the names they had."""
+        place: nn.Module = self
+        *above, name = path.split(".")
+        for container in above:
+            if not hasattr(place, container):
+                place.add_module(container, nn.Sequential())
+            place = place.get_submodule(container)
+        place.add_module(name, module)
+
+    def forward(self, x: Tensor) -> Any:
+        return fx.Interpreter(self, garbage_collect_values=False, graph=self.graph).run(x)
 
 
 class _Linear(nn.Module):
@@ -112,11 +140,16 @@ def _feed(graph: fx.Graph, path: str) -> None:
     graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
 
 
-def _checked(network: fx.GraphModule, first: str) -> nn.Module:
-    called = [cast(str, node.target) for node in network.graph.nodes if node.op == "call_module"]
-    if called[:2] != [LINEAR, first]:
+def _check_base_is_gone(graph: fx.Graph, first: str) -> None:
+    called = _called(graph)
+    loose = [str(node.target) for node in graph.nodes if node.op == "get_attr"]
+    if called[:2] != [LINEAR, first] or loose:
+        read = [*called[1:2], *loose][-1]
         raise CapabilityError(
-            f'layers after "{first}" read the base directly ({called[1]}), so one linear layer '
-            "cannot take its place; keep more blocks."
+            f'layers after "{first}" read {read} directly, so one linear layer cannot stand '
+            "in for the base; keep more blocks."
         )
-    return network
+
+
+def _called(graph: fx.Graph) -> list[str]:
+    return [str(node.target) for node in graph.nodes if node.op == "call_module"]

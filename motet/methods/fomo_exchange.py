@@ -82,10 +82,9 @@ def pack(parcels: Sequence[Parcel], own: int, *, slots: int, bank: State) -> Dow
 
 
 def deposit(server: Server, uploads: Mapping[int, State]) -> Server:
-    """Replace the models of some rows, and make them available.
-
-    A model with NaN or infinity is not taken: it helps nobody, and spoils every average it enters.
-    """
+    """Replace the models of some rows, and make them available."""
+    # Deviates: a model with NaN or infinity is not taken. The paper offers every upload, but this
+    # one helps nobody and spoils every average it enters.
     sound = {row: model for row, model in uploads.items() if _is_finite(model)}
     if not sound:
         return server

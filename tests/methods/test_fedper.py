@@ -1,7 +1,9 @@
 """FedPer against arithmetic, FedAvg and Local, and the laws of its two parts."""
 
 import hashlib
+import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import motet
 from motet import Blocks, FedAvg, FedPer, Local, Sgd
 from motet.ablations import linear_base
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.models import ResNet18
+from motet.models import ResNet18, SmallCNN
 from motet.testing import check_method
 from motet.tree import count_bytes
 
@@ -306,6 +308,31 @@ def test_the_linear_layer_makes_the_image_that_the_kept_block_reads():
     assert kept == ["linear_base", "stage4", "head"]
 
 
+def test_networks_without_a_base_are_built_without_tracing(monkeypatch):
+    """Tracing patches all modules of the process, and heads are drawn while others train."""
+    build = linear_base(Net, shape=(4,))
+    monkeypatch.setattr(torch.fx.Tracer, "trace", None)
+    task = motet.Task(build)
+    run = motet.run(
+        FedPer(), task, federation(ragged()), rounds=2, backend="vectorized", chunk_size=1
+    )
+    assert not torch.equal(run.clients["a"]["head.weight"], run.clients["b"]["head.weight"])
+
+
+def test_a_task_without_a_base_can_be_sent_to_a_worker():
+    network = partial(SmallCNN, (1, 8, 8), 3)
+    task = motet.Task(linear_base(network, shape=(1, 8, 8), keep=Blocks(last=2)))
+    arrived = pickle.loads(pickle.dumps(task))
+    state, x = task.init(motet.Key(0)), torch.ones(2, 1, 8, 8)
+    assert torch.equal(arrived.outputs(state, x), task.outputs(state, x))
+
+
+def test_the_ablation_draws_nothing_from_torchs_own_generator():
+    before = torch.get_rng_state()
+    linear_base(Net, shape=(4,))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 class Bypass(nn.Module):
     """The head reads the first layer too."""
 
@@ -320,8 +347,8 @@ class Bypass(nn.Module):
 
 
 def test_a_base_that_is_read_from_elsewhere_cannot_be_replaced():
-    with pytest.raises(CapabilityError, match="read the base directly"):
-        linear_base(Bypass, shape=(4,), keep="second")()
+    with pytest.raises(CapabilityError, match="read first directly"):
+        linear_base(Bypass, shape=(4,), keep="second")
 
 
 @pytest.mark.parametrize(
@@ -329,7 +356,7 @@ def test_a_base_that_is_read_from_elsewhere_cannot_be_replaced():
 )
 def test_an_ablation_that_keeps_nothing_sensible_is_refused(keep, says):
     with pytest.raises(SelectorError, match=says):
-        linear_base(Net, shape=(4,), keep=keep)()
+        linear_base(Net, shape=(4,), keep=keep)
 
 
 # ---- Refusals ----------------------------------------------------------------------------------

@@ -485,7 +485,7 @@ def test_a_network_that_scores_every_position_is_refused_with_the_way_out():
     words = np.zeros((4, 6), np.int64)
     data = from_arrays({"a": (words, words)}, classes=5)
     task = motet.Task(lambda: motet.models.CharLSTM((6,), 5, hidden=3, layers=1))
-    with pytest.raises(CapabilityError, match="6 positions.*last"):
+    with pytest.raises(CapabilityError, match=r"6 positions.*last"):
         motet.run(KNNPer(), task, data, rounds=0)
 
 
