@@ -31,8 +31,8 @@ METHODS = {
     ),
 }
 CLAIM = (
-    "paper: partial personalization beats FedAvg+ or comes close with few personal parameters; "
-    "FedAlt is ahead of FedSim by a small margin"
+    "paper (abstract): a small personal part brings most of the benefit of full personalization; "
+    "FedAlt is ahead of FedSim by a small but consistent margin"
 )
 
 

@@ -88,7 +88,8 @@ def scores(seed: int, rounds: int, embed: Callable[..., NDArray[np.float32]]) ->
             emd = data.heterogeneity().emd
             print(f"seed {seed}: EMD {np.mean(emd):.2f} (L1 distance of label mixes)", flush=True)
         for name, method in METHODS.items():
-            run = motet.run(method, task, data, rounds=rounds, seed=seed)
+            # Two stacks of clients, so that two cores have work.
+            run = motet.run(method, task, data, rounds=rounds, seed=seed, chunk_size=8)
             table = run.evaluate()
             print(f"seed {seed}, {target}, {name}: {100 * table.mean:.1f} %", flush=True)
             if isinstance(method, FedFomo) and target == "own target":

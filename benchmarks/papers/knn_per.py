@@ -150,8 +150,9 @@ def main() -> None:
     for table, row, value in everything(asked.rounds, asked.seeds):
         found[table][row].append(value)
     accuracy = found[ACCURACY]
-    for ours, base in zip(accuracy["kNN-Per"], accuracy["FedAvg"], strict=True):
-        found[HETEROGENEITY]["alpha 0.3"].append(ours - base)
+    gains = zip(accuracy["kNN-Per"], accuracy["FedAvg"], strict=True)
+    found[HETEROGENEITY]["alpha 0.3"] = [ours - base for ours, base in gains]
+    found[HETEROGENEITY] = dict(sorted(found[HETEROGENEITY].items()))
     print(f"mean ± standard deviation over {asked.seeds} seeds (2 for the other alphas)")
     for title, rows in found.items():
         show(title, rows)

@@ -108,10 +108,14 @@ def test_moving_all_embeddings_changes_nothing():
 def test_padding_is_invisible_also_when_it_is_all_there_is():
     stores = [clusters(20, seed=s)._replace(real=torch.arange(20) < n) for s, n in ((1, 9), (2, 0))]
     stacked = Datastore(*map(torch.stack, zip(*stores, strict=True)))
-    came = vmap(lambda store: ask_prototypes(compressed(store), CORNERS))(stacked)
-    short = Datastore(*(leaf[:9] for leaf in stores[0]))
-    assert_close(came[0], ask_prototypes(compressed(short), CORNERS), rtol=0, atol=1e-5)
-    assert came[1].tolist() == [[0, 0, 0]] * 3  # nobody votes: the model speaks alone
+    came = vmap(compressed)(stacked)
+    alone = compressed(Datastore(*(leaf[:9] for leaf in stores[0])))
+    assert came.real.sum(-1).tolist() == [3, 0]
+    for stacked_leaf, leaf in zip(came[:2], alone[:2], strict=True):  # places and label mixtures
+        assert_close(stacked_leaf[0, :3], leaf, rtol=0, atol=1e-5)
+    assert_close(came.gamma[0], alone.gamma)
+    votes = vmap(lambda prototypes: ask_prototypes(prototypes, CORNERS))(came)
+    assert votes[1].tolist() == [[0, 0, 0]] * 3  # nobody votes: the model speaks alone
 
 
 def test_one_example_and_copies_of_one_example_are_served():
