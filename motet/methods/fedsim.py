@@ -7,16 +7,15 @@ https://arxiv.org/abs/2204.03809
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import ClassVar
 
 from motet.fitting import fit
 from motet.method import Card, ClientData
 from motet.methods.partial_personalization import PartialPersonalization, joined
 from motet.optim import Optimizer
+from motet.optim_parts import ByPart
 from motet.task import Task
-from motet.tree import State, drop, pick
+from motet.tree import State, pick
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,33 +53,3 @@ class FedSim(PartialPersonalization):
         if self.personal_optimizer is None:
             return self.optimizer
         return ByPart(self.personal_optimizer, self.personal_part(task), rest=self.optimizer)
-
-
-@dataclass(frozen=True)
-class ByPart:
-    """Steps the parameters called `names` by one optimizer, and the rest by another."""
-
-    personal: Optimizer
-    names: frozenset[str]
-    rest: Optimizer
-
-    def init(self, params: State) -> tuple[Any, Any]:
-        """Make the moments of both."""
-        return self.personal.init(pick(params, self.names)), self.rest.init(
-            drop(params, self.names)
-        )
-
-    def step(
-        self, grads: State, moments: tuple[Any, Any], params: State, rate: Tensor | float
-    ) -> tuple[State, tuple[Any, Any]]:
-        """Step both parts from the same gradients."""
-        own, other = pick(params, self.names), drop(params, self.names)
-        own, first = _step(self.personal, pick(grads, own), moments[0], own, rate)
-        other, second = _step(self.rest, pick(grads, other), moments[1], other, rate)
-        return own | other, (first, second)
-
-
-def _step(
-    optimizer: Optimizer, grads: State, moments: Any, params: State, rate: Tensor | float
-) -> tuple[State, Any]:
-    return optimizer.step(grads, moments, params, rate) if params else (params, moments)
