@@ -41,6 +41,8 @@ class Round:
     gradients: float
     seconds: float
     notes: Mapping[str, Any]  # what the method wants remembered, as values for JSON
+    lost: tuple[str, ...]  # who worked, and was not heard
+    rejected: Mapping[str, str]  # whose upload was refused, and why
     run: Run = field(repr=False)
 
     def evaluate(self, split: str = "val", point: Point = "after_adapt") -> evaluate.Evaluation:
@@ -63,6 +65,7 @@ class Run:
     server: Any
     finished: int = 0
     warnings: tuple[str, ...] = ()
+    notes: list[dict[str, Any]] = field(default_factory=list)  # a round's, where it had any
 
     def advance(self) -> Round:
         """Run one round."""
@@ -73,9 +76,15 @@ class Run:
         method, task = setting.method, setting.task
         down = method.broadcast(self.server, info)
         outcome = self.backend.train(down, info)
-        combined = method.reduce.finish(outcome.partial, down)
-        self.server = method.server_update(self.server, combined, info, task)
+        notes: Mapping[str, Any] = {}
+        if outcome.partial is not None:  # else nobody was heard, and the server stays as it is
+            heard = info._replace(cohort=outcome.replied)
+            combined = method.reduce.finish(outcome.partial, down)
+            self.server = method.server_update(self.server, combined, heard, task)
+            notes = method.notes(self.server, combined, heard)
         self.finished += 1
+        if notes:
+            self.notes.append({"round": self.finished, **notes})
         return Round(
             number=self.finished,
             cohort=cohort,
@@ -84,7 +93,9 @@ class Run:
             bytes_up=outcome.bytes_up,
             gradients=outcome.gradients,
             seconds=time.perf_counter() - started,
-            notes=method.notes(self.server, combined, info),
+            notes=notes,
+            lost=outcome.lost,
+            rejected=outcome.rejected,
             run=self,
         )
 

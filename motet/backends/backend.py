@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -16,10 +18,13 @@ from motet.setting import Point, Setting
 class Outcome(NamedTuple):
     """What a round of local work has produced."""
 
-    partial: Any  # of the method's reduction; the driver finishes it
+    partial: Any  # of the method's reduction; the driver finishes it; None if nobody replied
     bytes_down: int  # over the whole cohort
     bytes_up: int
     gradients: float  # single-example gradient evaluations, over the whole cohort
+    replied: tuple[str, ...]  # whose uploads are in `partial`
+    lost: tuple[str, ...] = ()  # who worked, and was not heard
+    rejected: Mapping[str, str] = MappingProxyType({})  # whose upload was refused, and why
 
 
 class Backend(Protocol):
@@ -55,12 +60,13 @@ def naming(clients: Sequence[str], info: RoundInfo) -> Iterator[None]:
 
 def combine(reduce: Reduce, parts: Sequence[Outcome]) -> Outcome:
     """Merge partial outcomes in the order given, so that arrival order cannot change a result."""
-    partial = parts[0].partial
-    for part in parts[1:]:
-        partial = reduce.merge(partial, part.partial)
+    usable = [part.partial for part in parts if part.partial is not None]
     return Outcome(
-        partial=partial,
+        partial=functools.reduce(reduce.merge, usable) if usable else None,
         bytes_down=sum(part.bytes_down for part in parts),
         bytes_up=sum(part.bytes_up for part in parts),
         gradients=sum(part.gradients for part in parts),
+        replied=tuple(sorted(client for part in parts for client in part.replied)),
+        lost=tuple(sorted(client for part in parts for client in part.lost)),
+        rejected={client: part.rejected[client] for part in parts for client in part.rejected},
     )

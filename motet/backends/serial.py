@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from motet import tree
+from motet.admission import receive
 from motet.backends.backend import Outcome, combine, naming
 from motet.method import RoundInfo
 from motet.setting import Point, Setting, down_for
@@ -53,6 +54,12 @@ class Serial:
             up, kept = setting.method.client_update(down, kept, data, setting.task)
         setting.store.put(client, kept)
         weight = torch.tensor([setting.weight(client)])
-        partial = setting.method.reduce.lift([client], tree.stack([up]), weight)
-        gradients = setting.method.gradient_evaluations(down, data)
-        return Outcome(partial, tree.count_bytes(down), tree.count_bytes(up), gradients)
+        received = receive(setting.method.reduce, [client], tree.stack([up]), weight)
+        return Outcome(
+            partial=received.partial,
+            bytes_down=tree.count_bytes(down),
+            bytes_up=tree.count_bytes(up),
+            gradients=setting.method.gradient_evaluations(down, data),
+            replied=received.replied,
+            rejected=received.rejected,
+        )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from motet import tree
+from motet.admission import receive
 from motet.backends.backend import Outcome, combine, naming
 from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
@@ -101,8 +102,11 @@ class Vectorized:
         for i, client in enumerate(chunk):
             setting.store.put(client, tree.tree_map(lambda leaf, i=i: leaf[i], kept))
         weights = torch.tensor([setting.weight(c) for c in chunk])
+        received = receive(method.reduce, chunk, uploads, weights)
         return Outcome(
-            partial=method.reduce.lift(chunk, uploads, weights),
+            partial=received.partial,
+            replied=received.replied,
+            rejected=received.rejected,
             bytes_down=sum(tree.count_bytes(down_for(down, c)) for c in chunk),
             bytes_up=tree.count_bytes(uploads),
             gradients=sum(
