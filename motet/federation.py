@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,15 +19,19 @@ from motet.backends.vectorized import Vectorized
 from motet.checks import check_fits
 from motet.data.federation import Examples, Federation
 from motet.errors import CapabilityError, RequestError, StateError, nearest
+from motet.execution.planning import plan_for
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
 from motet.sampling import cohort_size, draw_cohort
 from motet.setting import POINTS, Point, Setting, down_for
+from motet.store import MemoryStore, Store
+from motet.studies import Question
 from motet.task import Task
 
 NEW_CLIENT = "(new client)"
-OPTIONS = ("chunk_size", "mode", "workers")  # of the backends
-SETTINGS = ("backend", "cohort", "init", "init_clients", "rounds", "seed", *OPTIONS)
+OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last")  # of the backends
+BACKENDS = ("serial", "vectorized")
+SETTINGS = ("backend", "cohort", "init", "init_clients", "rounds", "seed", "store", *OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,16 @@ class Run:
     finished: int = 0
     warnings: tuple[str, ...] = ()
     notes: list[dict[str, Any]] = field(default_factory=list)  # a round's, where it had any
+    present: tuple[str, ...] | None = None  # who can be drawn; everybody if None
+    # What else a checkpoint must hold (an accountant's state, say), by whose it is.
+    extras: dict[str, tree.State] = field(default_factory=dict)
 
     def advance(self) -> Round:
         """Run one round."""
         started = time.perf_counter()
         setting = self.setting
-        cohort = draw_cohort(setting.federation.clients, self.cohort, self.finished, setting.key)
+        everybody = tuple(sorted(self.present)) if self.present else setting.everybody
+        cohort = draw_cohort(everybody, self.cohort, self.finished, setting.key)
         info = setting.info(self.finished, cohort)
         method, task = setting.method, setting.task
         down = method.broadcast(self.server, info)
@@ -139,6 +148,30 @@ class Run:
         down, info = self._served((self._known(client),))
         return tree.clone(self.backend.predictor(down, info, client, point))
 
+    def ask(
+        self, question: Question, clients: Sequence[str], split: Literal["train", "val"] = "train"
+    ) -> dict[str, Tensor]:
+        """Ask clients' predictors something else than a prediction: which way, how sure, ...
+
+        Args:
+            question: `(personal, x, task)` to a tensor with a row per example, as a method writes
+                `predict`.
+            clients: Whom; those without examples in the split are left out.
+            split: Whose inputs `x` are.
+        """
+        _check_choice("split", split, ("train", "val"))  # test data answer no questions
+        federation = self.setting.federation
+        asked = evaluate.with_examples(clients, lambda c: federation.size(c, split))
+        answering = copy.copy(self.setting.method)
+        vars(answering)["predict"] = question
+        setting = replace(self.setting, method=answering, init_clients={})  # they are stored
+        name = "serial" if self.backend.name == "serial" else "auto"
+        down, info = self._served(tuple(asked))
+        inputs = _Inputs(federation, split, asked)
+        backend = make_backend(name, setting, max(len(asked), 1))
+        answers = backend.predict(down, info, inputs, "after_adapt")
+        return dict(sorted(answers))
+
     def model(self, client: str) -> nn.Module:
         """Return a client's personalized network as a plain `nn.Module` in evaluation mode."""
         return self._module(self.personal(client))
@@ -159,6 +192,11 @@ class Run:
         own = down_for(down, NEW_CLIENT)
         personal = setting.predictor(own, fresh, data, point="after_adapt", new=True)
         return Predictor(self, tree.clone(personal))
+
+    def _repr_html_(self) -> str:
+        from motet.reprs import run_html
+
+        return run_html(self)
 
     def _served(self, clients: tuple[str, ...]) -> tuple[Any, RoundInfo]:
         info = self.setting.info(self.finished, clients, serving=True)
@@ -220,12 +258,13 @@ def start(
     backend: str = "auto",
     init: Mapping[str, Any] | None = None,
     init_clients: Mapping[str, Mapping[str, Any]] | None = None,
+    store: Store | None = None,
     **options: Any,
 ) -> Run:
     """Check what can be checked before the first round, and make a run that is ready for it."""
     if rounds < 0:
         raise RequestError(f"rounds must be 0 or more; got {rounds}.")
-    cohort_size(cohort, len(data.clients))
+    size = cohort_size(cohort, len(data.clients))
     data = method.prepare(data)
     check_fits(task, data)
     task = task.seeing(data.examples(data.clients[0], "train").x)
@@ -233,10 +272,18 @@ def start(
     key = Key(seed)
     initial = task.merge(task.init(key.fold("init")), init)
     setting = Setting(
-        method, task, data, key, rounds, initial, init=init or {}, init_clients=init_clients or {}
+        method,
+        task,
+        data,
+        key,
+        rounds,
+        initial,
+        init=init or {},
+        init_clients=init_clients or {},
+        store=MemoryStore() if store is None else store,
     )
-    server = method.init_server(task, initial, sorted(data.clients), key.fold("server"))
-    chosen = make_backend(backend, setting, **options)
+    server = method.init_server(task, initial, setting.everybody, key.fold("server"))
+    chosen = make_backend(backend, setting, size, **options)
     return Run(setting, chosen, cohort, tree.clone(server), warnings=warnings)
 
 
@@ -259,7 +306,8 @@ def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **setti
         rounds: How many; 0 returns the initial state.
         **settings: `cohort` (fraction or count, default all), `seed`, `backend` ("auto", "serial",
             "vectorized"), `init` (initial values by name), `init_clients` (private values by
-            client), and the backend's own options (`chunk_size`, `workers`).
+            client), `store` (where private states live, default memory; a `motet.stores.DiskStore`
+            for more than memory holds), and the backend's own options (`chunk_size`, `workers`).
     """
     federated = start(method, task, data, rounds=rounds, **settings)
     for _ in range(rounds):
@@ -267,20 +315,18 @@ def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **setti
     return federated
 
 
-def make_backend(name: str, setting: Setting, **options: Any) -> Backend:
+def make_backend(name: str, setting: Setting, cohort: int, **options: Any) -> Backend:
     """Make the backend called `name`; "auto" stacks clients whenever the method allows it."""
     if name == "auto":
         name = "vectorized" if setting.method.vectorizable else "serial"
-    makers: dict[str, Any] = {"serial": Serial, "vectorized": Vectorized}
-    if name not in makers:
-        raise RequestError(f'no backend is called "{name}"; {nearest(name, [*makers, "auto"])}.')
+    if name not in BACKENDS:
+        raise RequestError(f'no backend is called "{name}"; {nearest(name, [*BACKENDS, "auto"])}.')
     unknown = sorted(options.keys() - set(OPTIONS))
     if unknown:
         raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')
-    if name == "serial":
-        options = {}  # chunks and workers mean nothing here, and must not change a result
-    made: Backend = makers[name](setting, **options)
-    return made
+    if name == "serial":  # chunks and workers mean nothing here, and must not change a result
+        return Serial(setting)
+    return Vectorized(setting, plan_for(setting, cohort, wishes=options))
 
 
 class _Kept(Mapping[str, Any]):

@@ -85,6 +85,15 @@ class Plan:
         mine = self.examples(size)
         return min(self.batch_size or mine, mine)
 
+    def length(self, size: int) -> int:
+        """Say how many steps this phase takes, for a client with `size` examples."""
+        mine = self.examples(size)
+        if mine == 0:
+            return 0
+        if self.steps is not None:
+            return self.steps
+        return math.ceil(mine / self.width(size)) * (1 if self.epochs is None else self.epochs)
+
 
 class Order(NamedTuple):
     """Which rows form which step."""

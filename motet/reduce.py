@@ -61,9 +61,12 @@ class Mean:
         def weigh(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.amax(0)
-            total: Tensor = torch.tensordot(weights.double(), leaf.double(), dims=1)
+            total = leaf.new_zeros(leaf.shape[1:], dtype=torch.float64)
+            for row, weight in zip(leaf, scales, strict=True):  # no copy of the stack in double
+                total.add_(row, alpha=weight)
             return total
 
+        scales = weights.tolist()
         kinds = tree.tree_map(lambda leaf: leaf.new_empty(0), uploads)
         return Total(tree.tree_map(weigh, uploads), float(weights.sum()), kinds)
 

@@ -34,10 +34,9 @@ def cohort_size(cohort: float | int, clients: int) -> int:
 def draw_cohort(
     clients: Sequence[str], cohort: float | int, number: int, key: Key
 ) -> tuple[str, ...]:
-    """Draw the cohort of a round: the same for every method and listing order."""
-    everybody = sorted(clients)
-    size = cohort_size(cohort, len(everybody))
+    """Draw the cohort of a round, the same for every method, from clients in order of their ids."""
+    size = cohort_size(cohort, len(clients))
     rng = key.fold("cohort", number).numpy()
     # Sample positions, not ids: ids may be anything, and large integers do not survive float64.
-    positions = rng.choice(len(everybody), size, replace=False)
-    return tuple(everybody[i] for i in sorted(positions))
+    positions = rng.choice(len(clients), size, replace=False)
+    return tuple(clients[i] for i in sorted(positions))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from motet import tree
 from motet.data.federation import Examples, Federation
+from motet.data.numbered import in_order
 from motet.errors import RequestError, StructureError, nearest
 from motet.keys import Key
 from motet.method import AnyMethod, ClientData, PerClient, RoundInfo
 from motet.plans import Plan, batches, draw
-from motet.store import MemoryStore
+from motet.store import MemoryStore, Store
 from motet.task import Task, as_leaf
 from motet.tree import State
 
@@ -39,15 +41,16 @@ class Setting:
     initial: State
     init: Mapping[str, Any] = field(default_factory=dict)
     init_clients: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: Store = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.init_clients) - set(self.federation.clients))
+        unknown = [c for c in sorted(self.init_clients) if c not in self.federation.clients]
         if unknown:
             raise RequestError(
                 f'init_clients= names "{unknown[0]}", which is no client; '
                 f"{nearest(unknown[0], self.federation.clients)}."
             )
+        self.store.expect(lambda: self.fresh_client(self.federation.clients[0]))
         for client in self.init_clients:
             self.store.put(client, self.fresh_client(client))
 
@@ -69,13 +72,20 @@ class Setting:
 
     def client(self, client: str) -> Any:
         """Return what a client keeps now."""
-        return self.store.get(client) if client in self.store else self.fresh_client(client)
+        try:
+            return self.store.get(client)
+        except KeyError:
+            return self.fresh_client(client)
+
+    @cached_property
+    def everybody(self) -> Sequence[str]:
+        """All clients in the order of their ids; sorted once, there may be a million."""
+        return in_order(self.federation.clients)
 
     def info(self, number: int, cohort: tuple[str, ...], *, serving: bool = False) -> RoundInfo:
         """Say what the server knows about a round."""
-        everybody = tuple(sorted(self.federation.clients))
         key = self.key.fold("server", number)
-        return RoundInfo(number, self.rounds, cohort, everybody, key, serving)
+        return RoundInfo(number, self.rounds, cohort, self.everybody, key, serving)
 
     def data(self, client: str, plans: Mapping[str, Plan], number: int) -> ClientData:
         """Draw a client's batches for the phases of one round."""

@@ -16,6 +16,7 @@ from torch.func import functional_call
 from motet.criteria import Kind, criterion
 from motet.dropout import hash_32, use_keyed_dropout
 from motet.errors import CapabilityError, StructureError
+from motet.execution.programs import Programs
 from motet.keys import Key
 from motet.selectors import Selector, select, state_names
 from motet.tree import State
@@ -87,13 +88,15 @@ class Task:
         )
         self.has_batch_statistics = _has_batch_statistics(self.skeleton)
         self.example: Tensor | None = None
+        self.programs = Programs()  # traced steps, shared by the copies of this task
         self._modules = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_modules"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_modules", "programs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.programs = Programs()
         self._modules = threading.local()
 
     def init(self, key: Key) -> State:
@@ -107,6 +110,7 @@ class Task:
     def seeing(self, x: Tensor) -> Task:
         """Return this task with `example` set: an input of zeros, for parts built to its shape."""
         task = copy.copy(self)
+        task.programs = self.programs
         task.example = torch.zeros_like(x[:1])
         return task
 

@@ -42,7 +42,10 @@ def tree_map(fn: Callable[..., Tensor], tree: T, *rest: T) -> T:
 
 def leaves(tree: Any) -> list[Tensor]:
     """List the tensors of a tree, in the order of `flatten`."""
-    return [leaf for _, leaf in flatten(tree)]
+    if isinstance(tree, Tensor):
+        return [tree]
+    branches = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for branch in branches for leaf in leaves(branch)]
 
 
 def flatten(tree: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:

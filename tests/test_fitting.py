@@ -15,11 +15,18 @@ import motet
 from motet import Key, Task, fit, tree
 from motet.backends.stacking import stack_padded
 from motet.errors import StructureError
-from motet.fitting import STACKED_MODE, mean_loss
+from motet.execution.choice import Execution, executing
+from motet.fitting import mean_loss
 from motet.plans import Batches, Plan, batches, draw
 from motet.testing import batch_norm, dropout, ragged
 
 TASKS = {"plain": ragged().task, "batch_norm": batch_norm().task, "dropout": dropout().task}
+WAYS = {
+    "stack": Execution(mode="stack"),
+    "loop": Execution(mode="loop"),
+    "traced stack": Execution(mode="stack", traced=True, widths=frozenset(range(1, 5))),
+    "traced loop": Execution(mode="loop", traced=True, widths=frozenset(range(1, 5))),
+}
 
 
 def examples(size, seed=0):
@@ -97,7 +104,7 @@ def test_entries_that_are_not_trained_come_back_bit_for_bit(name):
         assert torch.equal(fitted[k], state[k]) == (k not in head), k
 
 
-@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("mode", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_frozen_statistics_stay_bit_for_bit_in_a_stack_too(shared, mode):
     task = TASKS["batch_norm"]
@@ -108,9 +115,8 @@ def test_frozen_statistics_stay_bit_for_bit_in_a_stack_too(shared, mode):
     def one(state, walked):
         return fit(task, state, walked, motet.Sgd(), train=head)
 
-    token = STACKED_MODE.set(mode)
-    fitted = vmap(one, in_dims=(None if shared else 0, 0))(states, stacked)
-    STACKED_MODE.reset(token)
+    with executing(mode):
+        fitted = vmap(one, in_dims=(None if shared else 0, 0))(states, stacked)
     for s in range(3):
         assert_close(tree.row(fitted, s), one(state, walk(9, seed=s)))
         assert_same(tree.drop(tree.row(fitted, s), head), tree.drop(state, head))
@@ -173,7 +179,7 @@ def pulled(state, batch, anchor):
     return TASKS["plain"].loss(state, batch) + 0.5 * tree.squared_distance(state, anchor)
 
 
-@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("mode", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("own_anchor", [True, False])
 def test_what_the_loss_needs_may_differ_between_the_clients_of_a_stack(own_anchor, mode):
     task = TASKS["plain"]
@@ -184,13 +190,12 @@ def test_what_the_loss_needs_may_differ_between_the_clients_of_a_stack(own_ancho
     def one(state, walked, anchor):
         return fit(task, state, walked, motet.Sgd(), loss=pulled, given=(anchor,))
 
-    token = STACKED_MODE.set(mode)
-    stacked = vmap(one, in_dims=(0, 0, 0 if own_anchor else None))(
-        tree.stack(states),
-        stack_padded([{"train": w} for w in walks])["train"],
-        tree.stack(anchors) if own_anchor else anchors[0],
-    )
-    STACKED_MODE.reset(token)
+    with executing(mode):
+        stacked = vmap(one, in_dims=(0, 0, 0 if own_anchor else None))(
+            tree.stack(states),
+            stack_padded([{"train": w} for w in walks])["train"],
+            tree.stack(anchors) if own_anchor else anchors[0],
+        )
     for i in range(3):
         assert_close(tree.row(stacked, i), one(states[i], walks[i], anchors[i]))
 
@@ -250,18 +255,17 @@ def test_scalar_parameters_keep_single_precision_in_a_stack(optimizer):
 # -- stacks and padding -------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("mode", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("optimizer", [motet.Sgd(momentum=0.9), motet.Adam(lr=0.05)])
 @pytest.mark.parametrize("name", ["plain", "dropout"])
 def test_a_stack_of_ragged_clients_is_each_of_them(name, optimizer, mode):
     task = TASKS[name]
     state = task.init(Key(0))
     walks = [walk(n, seed=n) for n in (1, 4, 13, 0)]
-    token = STACKED_MODE.set(mode)
-    stacked = vmap(lambda w: fit(task, state, w, optimizer))(
-        stack_padded([{"train": w} for w in walks])["train"]
-    )
-    STACKED_MODE.reset(token)
+    with executing(mode):
+        stacked = vmap(lambda w: fit(task, state, w, optimizer))(
+            stack_padded([{"train": w} for w in walks])["train"]
+        )
     for i, walked in enumerate(walks):
         assert_close(tree.row(stacked, i), fit(task, state, walked, optimizer), 2e-6)
 

@@ -8,7 +8,8 @@ from torch.testing import assert_close
 
 from motet import Key, Task, tree
 from motet.backends.stacking import stack_padded
-from motet.fitting import STACKED_MODE, mean_loss
+from motet.execution.choice import Execution, executing
+from motet.fitting import mean_loss
 from motet.plans import Plan, batches, draw
 
 NET = Task(
@@ -19,9 +20,8 @@ SIZES = (7, 1, 12, 0)
 
 @pytest.fixture(params=["stack", "loop"])
 def mode(request):
-    token = STACKED_MODE.set(request.param)
-    yield request.param
-    STACKED_MODE.reset(token)
+    with executing(Execution(mode=request.param)):
+        yield request.param
 
 
 def walk(size, batch_size=3):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -30,8 +30,12 @@ class Outcome(NamedTuple):
 class Backend(Protocol):
     """A transport for client work."""
 
-    name: str
-    setting: Setting
+    name: ClassVar[str]
+
+    @property
+    def setting(self) -> Setting:
+        """What is run."""
+        ...
 
     def train(self, down: Any, info: RoundInfo) -> Outcome:
         """Run the cohort's local work, keep what stays at the clients, combine what is sent up."""

@@ -18,7 +18,7 @@ from motet.data.partition import partition_named
 from motet.data.sources.columns import Kind
 from motet.data.sources.fill import Missing
 from motet.errors import RequestError, nearest
-from motet.fitting import Mode
+from motet.execution.choice import Mode
 from motet.setting import Point
 from motet.task import Task
 
@@ -164,10 +164,13 @@ class ModelChoice:
 
     def task(self, federation: Federation) -> Task:
         """Make the task for these data."""
+        return self.task_for(federation.shape, federation.classes)
+
+    def task_for(self, shape: tuple[int, ...], classes: int | None) -> Task:
+        """Make the task for inputs of a shape, and so many classes (None: a regression)."""
         name, options = self.name, dict(self.options)
         assert name is not None
         assert self.loss is not None
-        shape, classes = federation.shape, federation.classes
         if ":" in name:
             make = catalog.imported(name, what="model", known=models.names())
             return Task(lambda: make(shape=shape, classes=classes, **options), self.loss)
@@ -186,6 +189,7 @@ class RunChoice:
         chunk_size: Clients that are stacked at once; None: chosen from the size of the model.
         mode: How a stack is trained, "stack" or "loop"; None: chosen from the kind of the model.
         workers: Threads; never changes a result. None: one per core.
+        store: Where private states live, "memory" or "disk"; never changes a result.
         evaluate_every: Rounds between two looks at the validation data; None: a tenth of all.
         checkpoint_every: Rounds between two checkpoints.
         points: What is scored on the test data at the end; the first is the headline.
@@ -198,6 +202,7 @@ class RunChoice:
     chunk_size: int | None = None
     mode: Mode | None = None
     workers: int | None = None
+    store: Literal["memory", "disk"] = "memory"
     evaluate_every: int | None = None
     checkpoint_every: int = 10
     points: tuple[Point, ...] = ("after_adapt",)

@@ -83,14 +83,18 @@ class Chain:
 
     def take(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Read some rows, in the given order, into a new array."""
-        block_of = np.searchsorted(self.starts, rows, side="right") - 1
-        order = np.argsort(block_of, kind="stable")
-        runs = np.split(order, np.flatnonzero(np.diff(block_of[order])) + 1)
-        if len(runs) == 1 and len(rows):  # the usual case: no second copy
-            return np.asarray(self._read(int(block_of[0]), rows))
+        if len(rows):
+            first, last = self.locate(int(rows.min()))[0], self.locate(int(rows.max()))[0]
+            if first == last:  # the usual case: no second copy
+                return np.asarray(self._read(first, rows))
+        return self._take_from_several(rows)
+
+    def _take_from_several(self, rows: NDArray[Any]) -> NDArray[Any]:
         taken = np.empty((len(rows), *self.shape), self.dtype)
-        for run in runs if len(rows) else []:
-            taken[run] = self._read(int(block_of[run[0]]), rows[run])
+        block_of = np.searchsorted(self.starts, rows, side="right") - 1
+        for block in np.unique(block_of).tolist():
+            here = block_of == block
+            taken[here] = self._read(block, rows[here])
         return taken
 
     def _read(self, block: int, rows: NDArray[Any]) -> NDArray[Any]:

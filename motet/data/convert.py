@@ -18,10 +18,13 @@ def is_tokens(dtype: np.dtype[Any]) -> bool:
 
 
 def to_inputs(x: NDArray[Any], normalize: Normalize | None) -> Tensor:
-    """Make inputs: int64 for tokens, else float32, images in [0, 1], normalized if so asked."""
+    """Make inputs: int64 for tokens, else float32, images in [0, 1], normalized if so asked.
+
+    The rows must be the caller's own: where they have the right type, they are not copied.
+    """
     if is_tokens(x.dtype):
-        return torch.from_numpy(x.astype(np.int64))
-    inputs = torch.from_numpy(x.astype(np.float32))
+        return torch.from_numpy(x.astype(np.int64, copy=False))
+    inputs = torch.from_numpy(x.astype(np.float32, copy=False))
     if x.dtype == np.uint8:
         inputs /= 255
     return inputs if normalize is None else _normalized(inputs, normalize)
@@ -34,5 +37,5 @@ def _normalized(x: Tensor, normalize: Normalize) -> Tensor:
 
 
 def to_targets(y: NDArray[Any], *, classes: int | None) -> Tensor:
-    """Make targets: int64 for classes, float32 for regression."""
-    return torch.from_numpy(y.astype(np.float32 if classes is None else np.int64))
+    """Make targets: int64 for classes, float32 for regression; not copied if they are so."""
+    return torch.from_numpy(y.astype(np.float32 if classes is None else np.int64, copy=False))

@@ -1,0 +1,1 @@
+"""How local steps are carried out: traced once, simplified, and replayed."""

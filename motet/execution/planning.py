@@ -1,0 +1,140 @@
+"""Which way of training suits a run: rules, and a short measurement where it pays.
+
+A plan changes the speed of a run and the last bits of its numbers, nothing else. Rules depend on
+the model, the data and the length of the run alone, so that the same run has the same plan
+everywhere. Long runs are worth a measurement; its choice is kept on disk, and written into the
+config of a run directory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from motet import tree
+from motet.execution.choice import Execution, Mode
+from motet.setting import Setting
+from motet.task import Task
+
+CACHE_BYTES = 8 * 2**20  # of parameters stacked at once: more falls out of the cache
+LARGEST_CHUNK = 32
+WORTH_TRACING = 100  # steps of a chunk in the whole run: tracing costs about as much
+MOST_OPERATIONS = 400  # of a forward pass: tracing one that loops over time takes too long
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionPlan:
+    """How the vectorized backend trains and serves.
+
+    Attributes:
+        mode: "stack" steps all clients of a chunk at once, "loop" one after another.
+        chunk_size: Clients per chunk.
+        workers: Threads that work on chunks; never changes a bit of the result.
+        traced: Whether steps are traced once and replayed.
+        channels_last: Whether "loop" lays images out with their channels last.
+        reason: Why this plan, in a sentence.
+    """
+
+    mode: Mode
+    chunk_size: int
+    workers: int
+    traced: bool
+    channels_last: bool
+    reason: str = ""
+
+    def execution(self, setting: Setting) -> Execution:
+        """Say what `fit` has to know of the plan."""
+        method = setting.method
+        plans = [*method.plans().values(), *method.adapt_plans().values()]
+        return Execution(
+            mode=self.mode,
+            traced=self.traced,
+            widths=frozenset(plan.batch_size for plan in plans if plan.batch_size is not None),
+            channels_last=self.channels_last,
+        )
+
+    def __str__(self) -> str:
+        how = "all at once" if self.mode == "stack" else "one after another"
+        steps = "traced once and replayed" if self.traced else "as they are written"
+        images = ", channels last" if self.channels_last else ""
+        return (
+            f"chunks of {self.chunk_size} clients, trained {how}{images}; steps {steps}; "
+            f"{self.workers} threads ({self.reason})"
+        )
+
+
+def plan_for(
+    setting: Setting, cohort: int, *, wishes: Mapping[str, Any] | None = None
+) -> ExecutionPlan:
+    """Choose a plan by rule; what the caller wishes stays as it is."""
+    task = setting.task
+    mode: Mode = "loop" if _has_convolutions(task) else "stack"
+    operations = count_operations(task)
+    rule = ExecutionPlan(
+        mode=mode,
+        chunk_size=default_chunk(task, cohort),
+        workers=os.cpu_count() or 1,
+        traced=False,
+        channels_last=mode == "loop",
+        reason="by rule: " + _why(mode, operations),
+    )
+    steps = _steps_of_chunks(setting, cohort, rule)
+    long_enough = steps >= WORTH_TRACING and operations <= MOST_OPERATIONS
+    given = {name: value for name, value in (wishes or {}).items() if value is not None}
+    return replace(rule, **{"traced": long_enough, **given})
+
+
+def default_chunk(task: Task, cohort: int) -> int:
+    """Choose how many clients to stack: as many as stay in the cache, in chunks of equal size."""
+    size = tree.count_bytes(dict(task.skeleton.named_parameters()))
+    most = max(1, min(LARGEST_CHUNK, CACHE_BYTES // max(size, 1)))
+    chunks = math.ceil(cohort / most)
+    return math.ceil(cohort / chunks)
+
+
+def count_operations(task: Task) -> int:
+    """Count the tensor operations of a forward pass: the same on every machine."""
+    if task.example is None:
+        return 0
+    counter = _Counter()
+    with torch.no_grad(), counter:
+        task.skeleton.eval()(task.example)
+    return counter.seen
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _steps_of_chunks(setting: Setting, cohort: int, plan: ExecutionPlan) -> float:
+    sizes = setting.federation.rows.sizes[:, 0]
+    mean = float(sizes.mean()) if len(sizes) else 0.0
+    steps = sum(phase.length(math.ceil(mean)) for phase in setting.method.plans().values())
+    at_once = plan.chunk_size if plan.mode == "stack" else 1
+    return setting.rounds * math.ceil(cohort / at_once) * steps
+
+
+def _has_convolutions(task: Task) -> bool:
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return any(isinstance(module, kinds) for module in task.skeleton.modules())
+
+
+def _why(mode: Mode, operations: int) -> str:
+    if mode == "loop":
+        return "stacked convolutions are slower on a CPU"
+    if operations > MOST_OPERATIONS:
+        return f"a pass of {operations} operations takes too long to trace"
+    return "small models are fastest in stacks that fit the cache"
