@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from motet import tree
-from motet.reduce import Reduce
+from motet.method import RoundInfo
+from motet.setting import Setting, down_for
 
 
 class Received(NamedTuple):
@@ -17,23 +17,43 @@ class Received(NamedTuple):
 
     partial: Any  # of the method's reduction; None if nothing usable came
     replied: tuple[str, ...]  # whose uploads are in it
-    rejected: dict[str, str]  # the others, and why
+    lost: tuple[str, ...]  # whose replies never came
+    rejected: dict[str, str]  # whose uploads were refused, and why
 
 
-def receive(reduce: Reduce, clients: Sequence[str], uploads: Any, weights: Tensor) -> Received:
-    """Combine the uploads of a stack of clients, less those that hold a NaN or an infinity."""
-    reasons = _faults(clients, uploads)
-    if not reasons:
-        return Received(reduce.lift(clients, uploads, weights), tuple(clients), {})
-    good = [i for i, client in enumerate(clients) if client not in reasons]
+def receive(
+    setting: Setting, info: RoundInfo, down: Any, clients: Sequence[str], uploads: Any
+) -> Received:
+    """Combine the uploads of a stack of clients, less what is lost and what is not a number."""
+    faults, key = setting.faults, setting.key
+    lost = tuple(filter(faults.losing(info.number, key), clients)) if faults.lost else ()
+    if faults.corrupt:
+        uploads = _corrupted(setting, down, clients, uploads)
+    rejected = {c: why for c, why in _reasons(clients, uploads).items() if c not in lost}
+    good = [i for i, client in enumerate(clients) if client not in rejected and client not in lost]
     if not good:
-        return Received(None, (), reasons)
-    kept, index = tuple(clients[i] for i in good), torch.tensor(good)
-    usable = tree.tree_map(lambda leaf: leaf[index], uploads)
-    return Received(reduce.lift(kept, usable, weights[index]), kept, reasons)
+        return Received(None, (), lost, rejected)
+    replied = tuple(clients[i] for i in good)
+    if len(good) < len(clients):
+        uploads = tree.tree_map(lambda leaf: leaf[torch.tensor(good)], uploads)
+    weights = torch.tensor([setting.weight(client) for client in replied])
+    return Received(setting.method.reduce.lift(replied, uploads, weights), replied, lost, rejected)
 
 
-def _faults(clients: Sequence[str], uploads: Any) -> dict[str, str]:
+def _corrupted(setting: Setting, down: Any, clients: Sequence[str], uploads: Any) -> Any:
+    corrupt = setting.faults.corrupting(setting.key)
+    rows = [tree.row(uploads, i) for i in range(len(clients))]
+    return tree.stack(
+        [
+            setting.faults.spoiled(row, down_for(down, client), setting.initial)
+            if corrupt(client)
+            else row
+            for client, row in zip(clients, rows, strict=True)
+        ]
+    )
+
+
+def _reasons(clients: Sequence[str], uploads: Any) -> dict[str, str]:
     named = [(name, leaf) for name, leaf in tree.flatten(uploads) if leaf.is_floating_point()]
     # One sum per tensor tells that all is well; only then is there no need to look row by row.
     if all(leaf.sum().isfinite() for _, leaf in named):

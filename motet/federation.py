@@ -19,7 +19,9 @@ from motet.backends.vectorized import Vectorized
 from motet.checks import check_fits
 from motet.data.federation import Examples, Federation
 from motet.errors import CapabilityError, RequestError, StateError, nearest
-from motet.execution.planning import plan_for
+from motet.execution.measuring import fastest, worth_measuring
+from motet.execution.planning import ExecutionPlan, plan_for
+from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
 from motet.sampling import cohort_size, draw_cohort
@@ -29,9 +31,19 @@ from motet.studies import Question
 from motet.task import Task
 
 NEW_CLIENT = "(new client)"
-OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last")  # of the backends
+OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last", "measure")  # of backends
 BACKENDS = ("serial", "vectorized")
-SETTINGS = ("backend", "cohort", "init", "init_clients", "rounds", "seed", "store", *OPTIONS)
+SETTINGS = (
+    "backend",
+    "cohort",
+    "init",
+    "init_clients",
+    "rounds",
+    "seed",
+    "store",
+    "faults",
+    *OPTIONS,
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +91,7 @@ class Run:
         """Run one round."""
         started = time.perf_counter()
         setting = self.setting
-        everybody = tuple(sorted(self.present)) if self.present else setting.everybody
-        cohort = draw_cohort(everybody, self.cohort, self.finished, setting.key)
+        cohort = self._next_cohort()
         info = setting.info(self.finished, cohort)
         method, task = setting.method, setting.task
         down = method.broadcast(self.server, info)
@@ -107,6 +118,17 @@ class Run:
             rejected=outcome.rejected,
             run=self,
         )
+
+    def _next_cohort(self) -> tuple[str, ...]:
+        setting = self.setting
+        present = tuple(sorted(self.present)) if self.present else setting.everybody
+        faults = setting.faults
+        if faults.unavailable or faults.late:
+            present = faults.available(present, self.finished, setting.key)
+        cohort = self.cohort
+        if isinstance(cohort, int):
+            cohort = min(cohort, len(present))
+        return draw_cohort(present, cohort, self.finished, setting.key) if present else ()
 
     @property
     def clients(self) -> Mapping[str, Any]:
@@ -259,6 +281,7 @@ def start(
     init: Mapping[str, Any] | None = None,
     init_clients: Mapping[str, Mapping[str, Any]] | None = None,
     store: Store | None = None,
+    faults: Faults = NO_FAULTS,
     **options: Any,
 ) -> Run:
     """Check what can be checked before the first round, and make a run that is ready for it."""
@@ -281,6 +304,7 @@ def start(
         init=init or {},
         init_clients=init_clients or {},
         store=MemoryStore() if store is None else store,
+        faults=faults,
     )
     server = method.init_server(task, initial, setting.everybody, key.fold("server"))
     chosen = make_backend(backend, setting, size, **options)
@@ -293,7 +317,9 @@ def rounds(
     """Yield after every round. Evaluation, checkpoints and early stopping belong to the caller."""
     run = start(method, task, data, rounds=rounds, **settings)
     for _ in range(rounds):
-        yield run.advance()
+        done = run.advance()
+        run.setting.store.commit()
+        yield done
 
 
 def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **settings: Any) -> Run:
@@ -307,11 +333,13 @@ def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **setti
         **settings: `cohort` (fraction or count, default all), `seed`, `backend` ("auto", "serial",
             "vectorized"), `init` (initial values by name), `init_clients` (private values by
             client), `store` (where private states live, default memory; a `motet.stores.DiskStore`
-            for more than memory holds), and the backend's own options (`chunk_size`, `workers`).
+            for more than memory holds), `faults` (what goes wrong on the way), and the backend's
+            own options (`chunk_size`, `workers`, ...).
     """
     federated = start(method, task, data, rounds=rounds, **settings)
     for _ in range(rounds):
         federated.advance()
+        federated.setting.store.commit()
     return federated
 
 
@@ -326,7 +354,18 @@ def make_backend(name: str, setting: Setting, cohort: int, **options: Any) -> Ba
         raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')
     if name == "serial":  # chunks and workers mean nothing here, and must not change a result
         return Serial(setting)
-    return Vectorized(setting, plan_for(setting, cohort, wishes=options))
+    return Vectorized(setting, make_plan(setting, cohort, **options))
+
+
+def make_plan(
+    setting: Setting, cohort: int, *, measure: bool | None = None, **wishes: Any
+) -> ExecutionPlan:
+    """Plan the execution of a run: by rule, or by measurement where it pays (or is asked for)."""
+    rule = plan_for(setting, cohort, wishes=wishes)
+    free = all(wishes.get(name) is None for name in ("chunk_size", "mode", "channels_last"))
+    if measure is None:
+        measure = free and worth_measuring(setting, cohort)
+    return fastest(setting, cohort, rule) if measure else rule
 
 
 class _Kept(Mapping[str, Any]):

@@ -11,6 +11,7 @@ from motet import tree
 from motet.data.federation import Examples, Federation
 from motet.data.numbered import in_order
 from motet.errors import RequestError, StructureError, nearest
+from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, ClientData, PerClient, RoundInfo
 from motet.plans import Plan, batches, draw
@@ -31,6 +32,7 @@ class Setting:
         init: Values by name that the caller chose for it; they also go into what clients keep.
         init_clients: Private values by client, then by name; they win over `init`.
         store: What clients keep.
+        faults: What goes wrong on the way.
     """
 
     method: AnyMethod
@@ -42,6 +44,7 @@ class Setting:
     init: Mapping[str, Any] = field(default_factory=dict)
     init_clients: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
+    faults: Faults = NO_FAULTS
 
     def __post_init__(self) -> None:
         unknown = [c for c in sorted(self.init_clients) if c not in self.federation.clients]
@@ -92,6 +95,11 @@ class Setting:
         splits: set[str] = {plan.split for plan in plans.values()}
         examples = {split: self.federation.examples(client, split) for split in splits}
         return self.data_from(examples, client, plans, number)
+
+    def work(self, client: str, number: int) -> ClientData:
+        """Draw batches for the local training of one round."""
+        data = self.data(client, self.method.plans(), number)
+        return self.faults.slowed(data, client, number, self.key)
 
     def data_from(
         self, examples: Mapping[str, Examples], client: str, plans: Mapping[str, Plan], number: int

@@ -15,26 +15,35 @@ from motet.admission import receive
 from motet.federation import start
 from motet.reduce import Gather, Mean
 
+TASK = motet.Task(build=lambda: nn.Linear(4, 3))
+
+
+def received(uploads, reduce=Mean(weights="uniform")):
+    """What arrives of clients a, b, ... that have sent these rows."""
+    clients = "abcdefgh"[: len(uploads["w"])]
+    data = arrays(dict.fromkeys(clients, 5))
+    run = start(motet.FedAvg(reduce=reduce), TASK, data, rounds=1)
+    info = run.setting.info(0, tuple(clients))
+    return receive(run.setting, info, run.server, clients, uploads)
+
 
 def test_a_row_with_a_nan_is_left_out_of_the_mean_and_named():
-    uploads = {"w": torch.tensor([[1.0, 2.0], [torch.nan, 0.0], [3.0, 6.0]])}
-    received = receive(Mean(), ["a", "b", "c"], uploads, torch.tensor([1.0, 5.0, 1.0]))
-    assert received.replied == ("a", "c")
-    assert received.rejected == {"b": "w holds a NaN or an infinity"}
-    assert torch.equal(Mean().finish(received.partial)["w"], torch.tensor([2.0, 4.0]))
+    came = received({"w": torch.tensor([[1.0, 2.0], [torch.nan, 0.0], [3.0, 6.0]])})
+    assert came.replied == ("a", "c")
+    assert came.rejected == {"b": "w holds a NaN or an infinity"}
+    assert torch.equal(Mean().finish(came.partial)["w"], torch.tensor([2.0, 4.0]))
 
 
 def test_numbers_too_large_to_be_summed_are_still_numbers():
-    uploads = {"w": torch.full((2, 2), 3e38)}
-    received = receive(Gather(), ["a", "b"], uploads, torch.ones(2))
-    assert received.replied == ("a", "b")
-    assert received.rejected == {}
+    came = received({"w": torch.full((2, 2), 3e38)}, reduce=Gather())
+    assert came.replied == ("a", "b")
+    assert came.rejected == {}
 
 
 def test_nothing_usable_is_nothing_combined():
-    received = receive(Mean(), ["a"], {"w": torch.tensor([[torch.inf]])}, torch.ones(1))
-    assert received.partial is None
-    assert received.replied == ()
+    came = received({"w": torch.tensor([[torch.inf]])})
+    assert came.partial is None
+    assert came.replied == ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,7 @@ class Poisonous(motet.FedAvg):
 @pytest.mark.parametrize("backend", ["serial", "vectorized"])
 def test_a_round_in_which_nobody_can_be_used_leaves_the_server_as_it_was(backend):
     data = arrays({"a": 5, "b": 7})
-    task = motet.Task(build=lambda: nn.Linear(4, 3))
-    run = start(Poisonous(), task, data, rounds=1, backend=backend)
+    run = start(Poisonous(), TASK, data, rounds=1, backend=backend)
     before = tree.clone(run.server)
     done = run.advance()
     assert sorted(done.rejected) == ["a", "b"]

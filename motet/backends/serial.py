@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from motet import tree
@@ -48,18 +47,18 @@ class Serial:
 
     def _train_one(self, down: Any, client: str, info: RoundInfo) -> Outcome:
         setting = self.setting
-        data = setting.data(client, setting.method.plans(), info.number)
+        data = setting.work(client, info.number)
         kept = setting.client(client)
         with naming([client], info):
             up, kept = setting.method.client_update(down, kept, data, setting.task)
         setting.store.put(client, kept)
-        weight = torch.tensor([setting.weight(client)])
-        received = receive(setting.method.reduce, [client], tree.stack([up]), weight)
+        received = receive(setting, info, down, [client], tree.stack([up]))
         return Outcome(
             partial=received.partial,
             bytes_down=tree.count_bytes(down),
             bytes_up=tree.count_bytes(up),
             gradients=setting.method.gradient_evaluations(down, data),
             replied=received.replied,
+            lost=received.lost,
             rejected=received.rejected,
         )

@@ -44,7 +44,7 @@ class Vectorized:
     def train(self, down: Any, info: RoundInfo) -> Outcome:
         """Run the cohort chunk by chunk and merge the chunks in order."""
         chunks = self._chunks(sorted(info.cohort), self.setting.method.plans())
-        parts = self._in_threads(lambda chunk: self._train_chunk(down, chunk, info), chunks)
+        parts = self._in_threads(lambda chunk: self.train_chunk(down, chunk, info), chunks)
         return combine(self.setting.method.reduce, parts)
 
     def predict(
@@ -72,9 +72,10 @@ class Vectorized:
         new = client not in self.setting.store
         return tree.row(self._predictors(down, info, [client], point, new=new), 0)
 
-    def _train_chunk(self, down: Any, chunk: list[str], info: RoundInfo) -> Outcome:
+    def train_chunk(self, down: Any, chunk: list[str], info: RoundInfo) -> Outcome:
+        """Run one stack of clients, keep what stays with them, and combine what they send."""
         setting, method = self.setting, self.setting.method
-        data = [setting.data(c, method.plans(), info.number) for c in chunk]
+        data = [setting.work(c, info.number) for c in chunk]
         kept = setting.store.rows(chunk, setting.fresh_client)
         stacked_down, down_dim = _stack_down(down, chunk)
 
@@ -85,11 +86,11 @@ class Vectorized:
             many = vmap(one, in_dims=(down_dim, 0, 0))
             uploads, kept = many(stacked_down, kept, stack_padded(data))
         setting.store.put_rows(chunk, kept)
-        weights = torch.tensor([setting.weight(c) for c in chunk])
-        received = receive(method.reduce, chunk, uploads, weights)
+        received = receive(setting, info, down, chunk, uploads)
         return Outcome(
             partial=received.partial,
             replied=received.replied,
+            lost=received.lost,
             rejected=received.rejected,
             bytes_down=sum(tree.count_bytes(down_for(down, c)) for c in chunk),
             bytes_up=tree.count_bytes(uploads),

@@ -188,6 +188,8 @@ class RunChoice:
         backend: "auto", "serial" or "vectorized".
         chunk_size: Clients that are stacked at once; None: chosen from the size of the model.
         mode: How a stack is trained, "stack" or "loop"; None: chosen from the kind of the model.
+        traced: Whether steps are traced and replayed; None: if the run is long enough to pay.
+        channels_last: Whether "loop" lays images out with channels last; None: it does.
         workers: Threads; never changes a result. None: one per core.
         store: Where private states live, "memory" or "disk"; never changes a result.
         evaluate_every: Rounds between two looks at the validation data; None: a tenth of all.
@@ -201,6 +203,8 @@ class RunChoice:
     backend: str = "auto"
     chunk_size: int | None = None
     mode: Mode | None = None
+    traced: bool | None = None
+    channels_last: bool | None = None
     workers: int | None = None
     store: Literal["memory", "disk"] = "memory"
     evaluate_every: int | None = None
@@ -221,7 +225,8 @@ class RunChoice:
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of `motet.run` that these choices stand for."""
-        backend = {"chunk_size": self.chunk_size, "mode": self.mode, "workers": self.workers}
+        names = ("chunk_size", "mode", "traced", "channels_last", "workers")
+        backend = {name: getattr(self, name) for name in names}
         return {
             "rounds": self.rounds,
             "cohort": self.cohort,
