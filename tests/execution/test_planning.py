@@ -1,0 +1,201 @@
+"""Execution plans: chosen by rule or measured, remembered, and invisible but for rounding."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import torch
+from torch import nn
+from toys import arrays, assert_close, assert_same
+
+import motet
+from motet.execution import keeping, measuring
+from motet.execution.choice import Execution, executing
+from motet.execution.planning import count_operations, plan_for
+from motet.federation import make_plan, start
+
+DATA = arrays({f"{i:02d}": 8 for i in range(10)})
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(3, 3)
+    )
+
+
+class Slow(nn.Module):
+    """A network that loops over time."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        for _ in range(500):
+            x = x.tanh()
+        return self.head(x)
+
+
+def setting(build=mlp, rounds=50, **method):
+    fields = {"batch_size": 4, **method}
+    return start(motet.FedAvg(**fields), motet.Task(build), DATA, rounds=rounds).setting
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOTET_CACHE", str(tmp_path))
+
+
+def test_small_networks_are_stacked_and_convolutions_take_turns():
+    assert plan_for(setting(), 10).mode == "stack"
+    assert plan_for(setting(cnn), 10).mode == "loop"
+
+
+def test_chunks_are_of_equal_size():
+    assert plan_for(setting(), 33).chunk_size == 17  # 17 + 16, not 32 + 1
+
+
+def test_a_run_that_is_too_short_is_not_traced():
+    assert not plan_for(setting(rounds=2), 10).traced
+    assert plan_for(setting(rounds=100), 10).traced
+
+
+def test_a_network_that_loops_over_time_is_not_traced():
+    assert count_operations(setting(Slow).task) > 500
+    assert not plan_for(setting(Slow, rounds=1000), 10).traced
+
+
+def test_what_the_caller_wishes_is_what_is_done():
+    plan = make_plan(setting(), 10, chunk_size=3, traced=True, mode="loop", workers=1)
+    assert (plan.chunk_size, plan.traced, plan.mode, plan.workers) == (3, True, "loop", 1)
+
+
+@pytest.mark.parametrize("build", [mlp, cnn])
+@pytest.mark.parametrize(
+    "method",
+    [
+        motet.FedAvg(batch_size=4, optimizer=motet.Sgd(lr=0.1, momentum=0.9)),
+        motet.FedProx(batch_size=4),
+        motet.Ditto(batch_size=4),
+        motet.APFL(batch_size=4),
+        motet.Scaffold(batch_size=4),
+        motet.FedRep(batch_size=4),
+    ],
+    ids=lambda method: method.name,
+)
+def test_a_plan_changes_nothing_but_the_last_bits(build, method):
+    task = motet.Task(build)
+    expected = motet.run(method, task, DATA, rounds=3, backend="serial")
+    for mode in ("stack", "loop"):
+        options = {"mode": mode, "traced": True, "channels_last": mode == "loop"}
+        came = motet.run(method, task, DATA, rounds=3, backend="vectorized", **options)
+        assert_close(came.server, expected.server, 2e-5)
+        for client in DATA.clients:
+            assert_close(came.clients[client], expected.clients[client], 2e-5)
+    assert len(task.programs) > 0
+
+
+def test_workers_change_not_one_bit_of_a_traced_run():
+    runs = [
+        motet.run(
+            motet.FedAvg(batch_size=4),
+            motet.Task(mlp),
+            DATA,
+            rounds=3,
+            traced=True,
+            chunk_size=3,
+            workers=workers,
+        )
+        for workers in (1, 4)
+    ]
+    assert_same(runs[0].server, runs[1].server)
+
+
+def test_programs_are_shared_by_runs_of_one_task():
+    task, method = motet.Task(mlp), motet.FedAvg(batch_size=4)
+    motet.run(method, task, DATA, rounds=1, traced=True)
+    made = len(task.programs)
+    motet.run(method, task, DATA, rounds=2, seed=1, traced=True)
+    assert len(task.programs) == made > 0
+
+
+def test_a_step_that_cannot_be_traced_runs_as_it_is_written_and_says_so_once(caplog):
+    class Printed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x):
+            if torch.fx.experimental.proxy_tensor.get_proxy_mode() is not None:
+                raise RuntimeError("not while anybody is tracing")
+            return self.head(x)
+
+    task, method = motet.Task(Printed), motet.FedAvg(batch_size=4)
+    with caplog.at_level(logging.WARNING, logger="motet"):
+        came = motet.run(method, task, DATA, rounds=2, traced=True)
+    plain = motet.run(method, task, DATA, rounds=2, traced=False)
+    assert_same(came.server, plain.server)
+    assert len(caplog.records) == 1
+    assert "not while anybody is tracing" in caplog.text
+
+
+def test_a_loss_that_nobody_can_compare_is_not_traced():
+    def one(state, batches):
+        unhashable = _Unhashable()
+        return motet.fit(task, state, batches, motet.Sgd(), loss=unhashable)
+
+    class _Unhashable:
+        __hash__ = None
+
+        def __call__(self, state, batch):
+            return task.loss(state, batch)
+
+    task = motet.Task(mlp)
+    run = start(motet.FedAvg(batch_size=4), task, DATA, rounds=1)
+    data = run.setting.work("00", 0)["train"]
+    stacked = motet.tree.stack([data, data])
+    with executing(Execution(traced=True, widths=frozenset({4}))):
+        torch.func.vmap(one, in_dims=(None, 0))(run.server, stacked)
+    assert len(task.programs) == 0
+
+
+def test_a_measured_plan_is_remembered_and_used_again():
+    it = setting(rounds=50)
+    rule = plan_for(it, 10)
+    first = measuring.fastest(it, 10, rule)
+    again = measuring.fastest(it, 10, rule)
+    assert "measured" in first.reason
+    assert again.reason == "measured before on this machine"
+    assert (again.mode, again.chunk_size) == (first.mode, first.chunk_size)
+
+
+def test_measuring_leaves_nothing_behind_in_the_run():
+    it = setting(rounds=50)
+    measuring.measure(it, 10, plan_for(it, 10))
+    assert list(it.store) == []
+
+
+def test_only_long_runs_are_measured():
+    assert not measuring.worth_measuring(setting(rounds=50), 10)
+    assert measuring.worth_measuring(setting(rounds=10**9), 10)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"x": 3}', "{", '{"x": {"mode": "sideways"}}'])
+def test_a_damaged_cache_is_no_cache(tmp_path, text):
+    (tmp_path / "plans.json").write_text(text)
+    assert keeping.recall("x") is None
+    keeping.keep("y", plan_for(setting(), 10))
+    assert keeping.recall("y") is not None
+    assert isinstance(json.loads((tmp_path / "plans.json").read_text()), dict)
+
+
+def test_a_plan_tells_what_it_is_and_why():
+    told = str(plan_for(setting(), 10))
+    assert "chunks of 10 clients" in told
+    assert "by rule" in told
