@@ -1,32 +1,56 @@
-"""Methods run under the same conditions: the same splits, cohorts and initial weights."""
+"""From methods to their comparison: the search for hyperparameters, then every run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
-import numpy as np
-
-from motet import tree
-from motet.checks import check_scorable
-from motet.comparison import Comparison, Cost, Row
+from motet.budget import Budget
+from motet.comparison import Comparison
+from motet.conditions import Contest, Methods
 from motet.data import Federation
-from motet.errors import MotetError, RequestError
-from motet.federation import Round, Run, start
-from motet.method import AnyMethod
-from motet.methods.fedavg import FedAvg
-from motet.methods.fedavg_ft import FedAvgFT
-from motet.methods.local import Local
+from motet.rows import Failure, Row
+from motet.rules import Choice
+from motet.searching import Tried, chosen_trials, described, search_left
 from motet.task import Task
+from motet.tuning import Search
+from motet.watching import Watcher
 
-Methods = Sequence[AnyMethod] | Mapping[str, AnyMethod]
-Watch = Callable[[str, int, Round], None]  # (label, seed, round)
 
-# Every claim about personalization is relative to these.
-REFERENCES: tuple[type[AnyMethod], ...] = (Local, FedAvg, FedAvgFT)
-# What a reference that nobody asked for takes over from the first method.
-SHARED_FIELDS = ("optimizer", "epochs", "steps", "batch_size", "schedule", "adapt_epochs")
+class Records(Protocol):
+    """Where results are kept, so that a comparison can go on after an interruption."""
+
+    def finished(self) -> dict[tuple[str, int], Row]:
+        """Return what has finished, by label and seed."""
+        ...
+
+    def record(self, row: Row) -> None:
+        """Keep the result of a run."""
+        ...
+
+    def tried(self) -> dict[tuple[str, int], Tried]:
+        """Return what a search has tried, by label and number."""
+        ...
+
+    def record_trial(self, tried: Tried) -> None:
+        """Keep what one point of a search gave."""
+        ...
+
+
+class Nowhere:
+    """Keeps nothing: an interrupted comparison starts anew."""
+
+    def finished(self) -> dict[tuple[str, int], Row]:
+        return {}
+
+    def record(self, row: Row) -> None:
+        pass
+
+    def tried(self) -> dict[tuple[str, int], Tried]:
+        return {}
+
+    def record_trial(self, tried: Tried) -> None:
+        pass
 
 
 def compare(
@@ -36,6 +60,11 @@ def compare(
     *,
     rounds: int,
     seeds: int | Sequence[int] = 1,
+    evaluate_every: int | None = None,
+    choose: Choice = "last",
+    budget: Budget | None = None,
+    tune: Search | int | None = None,
+    watcher: Watcher | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run methods under the same conditions, and score them on every client's test data.
@@ -47,145 +76,58 @@ def compare(
         data: The federation.
         rounds: How many, for every method.
         seeds: How many runs of each method (seeds 0, 1, ...), or the seeds themselves.
+        evaluate_every: Rounds between two looks at the validation data; default: about 20 looks.
+        choose: By which round a run is judged: "last", or the one that "validation" data prefer.
+        budget: What a run may spend at most; it may then end before its last round.
+        tune: A search for hyperparameters on validation data, or its number of tries per method.
+        watcher: Hears of every round and every result.
         **settings: As in `motet.run`: `cohort`, `backend`, ...
     """
-    contest = Contest.of(methods, task, data, rounds=rounds, seeds=seeds, **settings)
-    contest.warm_up()
-    return contest.result(contest.row(*pair) for pair in contest.pairs())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contest:
-    """A comparison that is ready to be run.
-
-    Attributes:
-        entries: Methods by label, references first.
-        added: Labels of the references that were not asked for.
-        settings: As in `motet.run`, without the seed.
-    """
-
-    entries: Mapping[str, AnyMethod]
-    added: tuple[str, ...]
-    task: Task
-    data: Federation
-    rounds: int
-    seeds: tuple[int, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        methods: Methods,
-        task: Task,
-        data: Federation,
-        *,
-        rounds: int,
-        seeds: int | Sequence[int] = 1,
-        **settings: Any,
-    ) -> Contest:
-        """Complete the methods by the references, and check that every one can run."""
-        check_scorable(data)
-        asked = dict(methods) if isinstance(methods, Mapping) else labelled(methods)
-        added = missing_references(asked)
-        contest = cls(
-            entries={**added, **asked},
-            added=tuple(added),
-            task=task,
-            data=data,
-            rounds=rounds,
-            seeds=_listed(seeds),
-            settings=settings,
-        )
-        for label in contest.entries:
-            contest.start(label, contest.seeds[0])  # refuses now, not after an hour
-        return contest
-
-    def start(self, label: str, seed: int) -> Run:
-        """Make a run of one method, ready for its first round."""
-        settings = {**self.settings, "rounds": self.rounds, "seed": seed}
-        return start(self.entries[label], self.task, self.data, **settings)
-
-    def warm_up(self) -> None:
-        """Run a round for nothing, so that no method is charged for what torch loads at first."""
-        if self.rounds:
-            self.start(next(iter(self.entries)), self.seeds[0]).advance()
-
-    def pairs(self) -> list[tuple[str, int]]:
-        """List what has to be run: every label with every seed."""
-        return [(label, seed) for label in self.entries for seed in self.seeds]
-
-    def row(self, label: str, seed: int, watch: Watch | None = None) -> Row:
-        """Run one method with one seed; `watch` hears of each round."""
-        run, done = self.start(label, seed), []
-        for _ in range(self.rounds):
-            done.append(run.advance())
-            if watch is not None:
-                watch(label, seed, done[-1])
-        return Row(
-            label=label,
-            seed=seed,
-            evaluation=run.evaluate(split="test"),
-            cost=_cost(run, done),
-            warnings=run.warnings,
-        )
-
-    def result(self, rows: Iterable[Row]) -> Comparison:
-        """Put rows together."""
-        return Comparison(
-            rows=tuple(rows),
-            data=self.data.name,
-            split=self.data.hash,
-            rounds=self.rounds,
-            cohort=self.settings.get("cohort", 1.0),
-            added=self.added,
-        )
-
-
-def why_unsuited(method: AnyMethod, task: Task, data: Federation) -> str:
-    """Say why a method makes no sense here: it refuses, or would silently be another one."""
-    try:
-        warnings = start(method, task, data, rounds=0).warnings
-    except MotetError as refusal:
-        return str(refusal)
-    return warnings[0] if warnings else ""
-
-
-def labelled(methods: Sequence[AnyMethod]) -> dict[str, AnyMethod]:
-    """Name methods; a second one of the same name is "fedper (2)"."""
-    entries: dict[str, AnyMethod] = {}
-    for method in methods:
-        same = sum(other.name == method.name for other in entries.values())
-        entries[f"{method.name} ({same + 1})" if same else method.name] = method
-    return entries
-
-
-def missing_references(asked: Mapping[str, AnyMethod]) -> dict[str, AnyMethod]:
-    """Make the references that were not asked for, trained as the first method is."""
-    if not asked:
-        raise RequestError("compare needs at least one method; none came.")
-    first = next(iter(asked.values()))
-    shared = {name: getattr(first, name) for name in SHARED_FIELDS}
-    present = {type(method) for method in asked.values()}
-    return {kind.name: kind(**shared) for kind in REFERENCES if kind not in present}
-
-
-def _listed(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    listed = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not listed or len(set(listed)) < len(listed):
-        raise RequestError(
-            f"compare needs at least one seed, and each only once; got seeds={seeds!r}."
-        )
-    return listed
-
-
-def _cost(run: Run, done: Sequence[Round]) -> Cost:
-    # A client that never trained keeps nothing yet.
-    trained = list(run.setting.store)
-    kept = [tree.count_bytes(run.setting.store.get(client)) for client in trained]
-    return Cost(
-        bytes_up=sum(finished.bytes_up for finished in done),
-        bytes_down=sum(finished.bytes_down for finished in done),
-        gradients=sum(finished.gradients for finished in done),
-        seconds=sum(finished.seconds for finished in done),
-        private_bytes=float(np.mean(kept)) if kept else 0.0,
+    contest = Contest.of(
+        methods,
+        task,
+        data,
+        rounds=rounds,
+        seeds=seeds,
+        evaluate_every=evaluate_every,
+        choose=choose,
+        budget=budget,
+        tune=tune,
+        **settings,
     )
+    contest.warm_up()
+    kept, watcher = Nowhere(), watcher or Watcher()
+    return conduct(searched(contest, kept, Watcher()), kept, watcher)
+
+
+def searched(contest: Contest, kept: Records, watcher: Watcher) -> Contest:
+    """Search hyperparameters, if that was asked for, and take over what is best."""
+    if contest.search is None:
+        return contest
+    known = kept.tried()
+    for tried in search_left(contest, known, watcher):
+        known[tried.label, tried.number] = tried
+        kept.record_trial(tried)
+    return contest.after_search(chosen_trials(contest, known), *described(contest, known))
+
+
+def conduct(contest: Contest, kept: Records, watcher: Watcher) -> Comparison:
+    """Run what has not finished, and put everything together."""
+    rows, failures = kept.finished(), list[Failure]()
+    for outcome in _outcomes(contest, set(rows), watcher):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+        else:
+            rows[outcome.label, outcome.seed] = outcome
+            kept.record(outcome)
+    return contest.result([rows[pair] for pair in contest.pairs() if pair in rows], failures)
+
+
+def _outcomes(
+    contest: Contest, finished: set[tuple[str, int]], watcher: Watcher
+) -> Iterator[Row | Failure]:
+    for labels in contest.groups():
+        for seed in contest.seeds:
+            left = [label for label in labels if (label, seed) not in finished]
+            if left:
+                yield from contest.run(left, seed, watcher)

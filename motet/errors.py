@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+FEW, MANY = 10, 60  # names in a sentence: so many of more than so many
+
 
 class MotetError(Exception):
     """Base of every error that is the caller's to mend."""
@@ -60,8 +62,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     >>> nearest("fedpre", ["fedavg", "fedper", "local"])
     'did you mean "fedper"? known: fedavg, fedper, local'
+    >>> nearest("x", [f"client {i}" for i in range(1000)])[-29:]
+    'client 106, ... (1000 in all)'
     """
     names = sorted(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.5)
+    close = get_close_matches(word, names, n=FEW, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
-    return f"{hint}known: {', '.join(names)}"
+    if len(names) <= MANY:
+        return f"{hint}known: {', '.join(names)}"
+    return f"{hint}known: {', '.join(close or names[:FEW])}, ... ({len(names)} in all)"
+
+
+def one_line(error: BaseException) -> str:
+    """Say what an error says, in its first line."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

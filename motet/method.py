@@ -21,6 +21,7 @@ from motet.optim import Optimizer, Sgd
 from motet.plans import Batches, Plan
 from motet.reduce import Mean, Reduce
 from motet.schedules import Constant, Schedule
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
@@ -42,7 +43,7 @@ class RoundInfo(NamedTuple):
     number: int  # from 0
     total: int  # rounds planned
     cohort: tuple[str, ...]
-    clients: tuple[str, ...]  # everybody registered
+    clients: Sequence[str]  # everybody registered, in the order of their ids
     key: Key  # the server's own randomness
     serving: bool = False  # the broadcast makes predictors: nobody trains on it
 
@@ -119,6 +120,10 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         """
         return federation
 
+    def trains_as(self) -> AnyMethod:
+        """Name the method whose rounds are the same to the last bit: one training serves both."""
+        return self
+
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
         """Refuse what cannot work, before round 1; return warnings about what is pointless."""
         return []
@@ -154,6 +159,10 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         """Say what is worth remembering about a round: affinities, clusters, weights (for JSON)."""
         return {}
 
+    def studies(self, run: FinishedRun) -> list[Study]:
+        """Make what is worth showing about a finished run: what the mechanism did to whom."""
+        return []
+
     def adapt(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
         """Fit what a client keeps to its own data, for a client that never trained."""
         return client
@@ -177,6 +186,11 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     def predict(self, personal: Any, x: Tensor, task: Task) -> Tensor:
         """Return class probabilities (or values) from a predictor that `personalize` made."""
         return task.predict(personal, x)
+
+    def _repr_html_(self) -> str:
+        from motet.reprs import method_html
+
+        return method_html(self)
 
 
 AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from torch import Tensor
@@ -38,15 +38,14 @@ def score_rows(evaluation: Evaluation) -> list[ScoreRow]:
     return [ScoreRow(*about, s.client, s.examples, e.metric, s.value, s.loss) for s in e.rows]
 
 
-def write_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
-    """Write scores as Parquet."""
+def write_scores(path: Path, rows: Iterable[Any], kind: type[Any] = ScoreRow) -> None:
+    """Write scores as Parquet, with the columns of `kind`, a named tuple of text and numbers."""
     import pyarrow as pa
     from pyarrow import parquet
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    kinds = {"method": str, "round": int, "split": str, "point": str, "client": str}
-    kinds |= {"examples": int, "metric": str, "value": float, "loss": float}
-    schema = pa.schema([(name, types[kinds[name]]) for name in ScoreRow._fields])
+    columns = get_type_hints(kind)
+    schema = pa.schema([(name, types[column]) for name, column in columns.items()])
     table = pa.Table.from_pylist([row._asdict() for row in rows], schema=schema)
     buffer = io.BytesIO()
     parquet.write_table(table, buffer)
@@ -75,16 +74,17 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     >>> json_text({"loss": float("nan"), "cohort": ("a", "b")})
     '{"loss": null, "cohort": ["a", "b"]}'
     """
-    return json.dumps(_jsonable(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """Turn tensors, arrays and tuples into values for JSON."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(below) for key, below in value.items()}
+        return {str(key): jsonable(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
-        return [_jsonable(below) for below in value]
+        return [jsonable(below) for below in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

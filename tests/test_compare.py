@@ -3,35 +3,35 @@
 import json
 import tomllib
 from dataclasses import replace
+from math import nan
 
+import contests
 import numpy as np
 import pytest
 
 import motet
-from motet.comparison import Comparison, Cost, Row
+from motet.budget import Budget
+from motet.comparison import Comparison, Cost, Row, read
+from motet.conditions import Contest
+from motet.config import write_tables
 from motet.config.comparing import plan_from_dict
-from motet.contest import Contest, compare
+from motet.contest import compare
 from motet.contestdir import ContestDirectory
-from motet.data import Split, from_arrays
-from motet.errors import DataError, RequestError, SelectorError
+from motet.data import from_arrays
+from motet.errors import DataError, RequestError, SelectorError, StateError
 from motet.evaluate import Evaluation, Score
+from motet.federation import Run
 from motet.optim import Sgd
+from motet.records import json_text
 from motet.tables import aligned
+from motet.tuning import Search
+from motet.watching import Watcher
 
 
 @pytest.fixture(scope="module")
 def world():
     """Four clients of unequal size with two classes of points, and a linear network."""
-    from torch import nn
-
-    rng = np.random.default_rng(0)
-    clients = {}
-    for number, size in enumerate((12, 20, 30, 44)):
-        y = np.arange(size) % 2
-        x = rng.normal(size=(size, 3)) + 2 * y[:, None] * rng.normal(size=3)
-        clients[f"c{number}"] = (x.astype(np.float32), y)
-    data = from_arrays(clients, split=Split(0.2, 0.3))
-    return motet.Task(build=lambda: nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))), data
+    return contests.world()
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_a_directory_keeps_what_has_finished(tmp_path):
     contest, path = plan.contest(federation), tmp_path / "comparison"
     tables = plan.resolved(federation).to_dict()
     with ContestDirectory.create(path, tables, federation) as directory:
-        directory.record(contest.row("fedavg", 0))
+        directory.record(*contest.run(["fedavg"], 0, Watcher()))
         with (path / "results.jsonl").open("a") as file:
             file.write('{"label": "loc')  # a crash
     with ContestDirectory.open(path) as directory:
@@ -200,3 +200,144 @@ def test_a_directory_keeps_what_has_finished(tmp_path):
 
 def test_columns_are_aligned_first_left_others_right():
     assert aligned(["a", "bb"], [["ccc", "d"]]).splitlines() == ["a    bb", "───────", "ccc   d"]
+
+
+# -- what is kept -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(world):
+    """A comparison with everything in it."""
+    methods = [motet.FedPer(), motet.CFL(warmup=0), motet.KNNPer()]
+    budget = Budget(gradients=500)
+    settings = {"choose": "validation", "tune": 2, "budget": budget}
+    return compare(methods, *world, rounds=3, cohort=0.5, seeds=2, **settings)
+
+
+def test_a_comparison_comes_back_exactly_from_what_it_wrote(whole, tmp_path):
+    (tmp_path / "comparison.json").write_text(json_text(whole.to_dict()))
+    again = read(tmp_path)
+    assert again == whole
+    assert again.to_dict() == whole.to_dict()
+    assert again.tried
+    assert again.budget == {"gradients": 500}
+    assert again.rows[0].curve
+
+
+def test_numbers_that_json_does_not_have_come_back_as_nan(comparison):
+    row = comparison.rows[0]
+    lost = replace(row.evaluation, rows=tuple(s._replace(loss=nan) for s in row.evaluation.rows))
+    diverged = replace(row, evaluation=lost)
+    assert Row.from_dict(json.loads(json_text(diverged.to_dict()))) == diverged
+
+
+def test_reading_what_is_no_comparison_says_what_to_do(tmp_path):
+    with pytest.raises(StateError, match="finish one with `motet resume"):
+        read(tmp_path)
+    (tmp_path / "comparison.json").write_text("{}")
+    with pytest.raises(StateError, match="is no comparison that this version can read"):
+        read(tmp_path)
+
+
+def test_what_methods_remember_and_want_shown_is_kept(whole):
+    (first, _) = whole.of("cfl")
+    assert [note["round"] for note in first.notes] == list(range(1, first.rounds + 1))
+    assert first.studies
+    alone = motet.run(motet.CFL(warmup=0, **tuned(first)), *contests.world(), **conditions(first))
+    assert [study.to_dict() for study in first.studies] == [
+        study.to_dict() for study in alone.setting.method.studies(alone)
+    ]
+
+
+def tuned(row):
+    """Turn what a search chose into arguments."""
+    return {"optimizer": Sgd(lr=row.tuned["optimizer.lr"])}
+
+
+def conditions(row):
+    return {"rounds": row.rounds, "cohort": 0.5, "seed": row.seed}
+
+
+def test_the_picture_of_the_federation_counts_what_every_client_has(whole, world):
+    _, data = world
+    picture = whole.federation
+    for client in data.clients:
+        sizes = {split: data.size(client, split) for split in ("train", "val", "test")}
+        assert picture.sizes[client] == sizes
+        labels = data.examples(client, "train").y
+        assert picture.histograms[client] == tuple(np.bincount(labels, minlength=2))
+    assert list(picture.emd.values()) == pytest.approx(list(data.heterogeneity().emd))
+
+
+def test_lost_replies_and_refused_uploads_are_counted(world, monkeypatch):
+    advance = Run.advance
+
+    def lossy(self):
+        return replace(advance(self), lost=("c0", "c1"), rejected={"c2": "not a number"})
+
+    monkeypatch.setattr(Run, "advance", lossy)
+    (row,) = compare([motet.FedPer()], *world, rounds=3).of("fedper")
+    refusals = {"refused_uploads": 3, "refusals": {"c2": "not a number"}}
+    assert row.faults == {"lost_replies": 6, **refusals}
+
+
+def test_a_comparison_has_no_store_of_its_own(world):
+    with pytest.raises(RequestError, match="every run needs one of its own"):
+        compare([motet.FedPer()], *world, rounds=1, store=object())
+
+
+# -- as a config --------------------------------------------------------------
+
+TABLES = {
+    "compare": {
+        "methods": ["fedprox", "mine"],
+        "seeds": [4],
+        "choose": "validation",
+        "budget": {"bytes": 10_000_000},
+        "tune": {"trials": 2, "kind": "grid", "rounds": 1, "space": {"mine": {"mu": [0.5]}}},
+    },
+    "methods": {"mine": {"name": "fedprox", "mu": 0.2}},
+    "run": {"rounds": 2, "evaluate_every": 1},
+    "data": {"partition": {"clients": 4}},
+}
+
+
+def test_a_config_says_everything_that_python_can_say():
+    plan = plan_from_dict(TABLES)
+    contest = plan.contest(plan.federation())
+    assert contest.rules.choose == "validation"
+    assert contest.rules.budget == Budget(bytes=10_000_000)
+    assert contest.search == Search(space={"mine.mu": [0.5]}, kind="grid", trials=2, rounds=1)
+    assert [t.tuned for t in contest.trials["mine"]] == [{"mu": 0.2}, {"mu": 0.5}]
+
+
+def test_a_complete_config_gives_the_same_comparison_again():
+    plan = plan_from_dict(TABLES)
+    federation = plan.federation()
+    written = tomllib.loads(write_tables(plan.resolved(federation).to_dict()))
+    assert written["run"]["evaluate_every"] == 1
+    contest, again = plan.contest(federation), plan_from_dict(written).contest(federation)
+    assert (again.entries, again.rules, again.seeds) == (
+        contest.entries,
+        contest.rules,
+        contest.seeds,
+    )
+    assert again.search == contest.search
+
+
+@pytest.mark.parametrize(
+    ("compared", "sentence"),
+    [
+        ({"chose": "last"}, 'did you mean "choose"'),
+        ({"choose": "best"}, 'compare.choose expects "last" or "validation"; got "best"'),
+        ({"budget": {"gradient": 1}}, 'did you mean "gradients"'),
+        ({"budget": {"bytes": "many"}}, "compare.budget.bytes expects"),
+        ({"tune": 6}, "[compare.tune] expects a table"),
+        ({"tune": {"trails": 6}}, 'did you mean "trials"'),
+        ({"tune": {"space": [0.1]}}, "[compare.tune.space] expects lists of values by name"),
+    ],
+)
+def test_a_wrong_key_of_a_comparison_is_said_with_its_place(compared, sentence):
+    with pytest.raises(RequestError) as refused:
+        plan_from_dict({"compare": compared})
+    assert sentence in str(refused.value)

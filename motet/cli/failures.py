@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from motet.errors import one_line as one_line
+
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 HINT = "Set MOTET_TRACEBACK=1 (or call `motet --traceback ...`) to see where it happened."
 
@@ -43,11 +45,6 @@ def report(error: BaseException) -> int:
 def wants_traceback() -> bool:
     """Tell whether errors are to be shown as Python shows them."""
     return os.environ.get("MOTET_TRACEBACK", "") not in ("", "0")
-
-
-def one_line(error: BaseException) -> str:
-    """Say what an error says, in its first line."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _say(sentence: str, code: int) -> int:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
 WHAT, DATA, TRAINING, RUN, OUTPUT = "What to run", "Data", "Training", "Run", "Output"
+COMPARISON = "Comparison"
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def with_options(shared: Callable[..., None]) -> Callable[[Command], Command]:
+    """Give a command the options of another function, too; they arrive as keywords.
+
+    Typer reads a command's signature, and has no other way to name a group of options once.
+    """
+
+    def add(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True)
+        named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        others = inspect.signature(shared, eval_str=True).parameters.values()
+        vars(command)["__signature__"] = own.replace(parameters=[*named, *others])
+        return command
+
+    return add
 
 
 def _option(
@@ -90,6 +110,87 @@ BatchSize: TypeAlias = Annotated[
     ),
 ]
 
+Methods: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--methods",
+        panel=WHAT,
+        metavar="NAME,NAME,...",
+        what="Names, comma-separated, or all. local, fedavg and fedavg-ft are added.",
+    ),
+]
+Seeds: TypeAlias = Annotated[
+    int | None,
+    _option(
+        "--seeds",
+        panel=COMPARISON,
+        what="Runs of each method, with seeds SEED, SEED + 1, ...; default: 1.",
+    ),
+]
+Choose: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--choose",
+        panel=COMPARISON,
+        metavar="last|validation",
+        what="By which round a run is judged; default: last.",
+    ),
+]
+EvaluateEvery: TypeAlias = Annotated[
+    int | None,
+    _option(
+        "--evaluate-every",
+        panel=COMPARISON,
+        metavar="ROUNDS",
+        what="Between two looks at the validation data; default: about 20 looks.",
+    ),
+]
+Tune: TypeAlias = Annotated[
+    int | None,
+    _option(
+        "--tune",
+        panel=COMPARISON,
+        metavar="TRIALS",
+        what="Search hyperparameters on validation data, with so many tries per method.",
+    ),
+]
+TuneKind: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--tune-kind",
+        panel=COMPARISON,
+        metavar="random|grid",
+        what="How they are searched; default: random.",
+    ),
+]
+BudgetGradients: TypeAlias = Annotated[
+    float | None,
+    _option(
+        "--budget-gradients",
+        panel=COMPARISON,
+        metavar="NUMBER",
+        what="End a run when it has taken so many single-example gradients.",
+    ),
+]
+BudgetBytes: TypeAlias = Annotated[
+    int | None,
+    _option(
+        "--budget-bytes",
+        panel=COMPARISON,
+        metavar="NUMBER",
+        what="End a run when so many bytes have been sent, up and down.",
+    ),
+]
+BudgetSeconds: TypeAlias = Annotated[
+    float | None,
+    _option(
+        "--budget-seconds",
+        panel=COMPARISON,
+        metavar="NUMBER",
+        what="End a run after so many seconds of training.",
+    ),
+]
+
 Rounds: TypeAlias = Annotated[
     int | None, _option("--rounds", panel=RUN, what="Rounds; default: 50.")
 ]
@@ -105,6 +206,10 @@ Cohort: TypeAlias = Annotated[
 Backend: TypeAlias = Annotated[
     str | None, _option("--backend", panel=RUN, what="auto, serial or vectorized.")
 ]
+Store: TypeAlias = Annotated[
+    str | None,
+    _option("--store", panel=RUN, what="Where private states live: memory (default) or disk."),
+]
 Seed: TypeAlias = Annotated[
     int | None, _option("--seed", panel=RUN, what="Of the run, and of the split; default: 0.")
 ]
@@ -117,6 +222,17 @@ Overwrite: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[
     bool, _option("--json", panel=OUTPUT, what="One JSON document on stdout, and nothing else.")
+]
+JsonLines: TypeAlias = Annotated[
+    bool, _option("--json", panel=OUTPUT, what="JSON lines on stdout: progress, then the result.")
+]
+TensorBoard: TypeAlias = Annotated[
+    Path | None,
+    _option("--tensorboard", panel=OUTPUT, metavar="DIR", what="Write TensorBoard event files."),
+]
+MLflow: TypeAlias = Annotated[
+    str | None,
+    _option("--mlflow", panel=OUTPUT, metavar="URI", what="Log to MLflow: sqlite:///mlflow.db."),
 ]
 Quiet: TypeAlias = Annotated[
     bool, _option("--quiet", panel=OUTPUT, what="Only the result: no progress, no remarks.")

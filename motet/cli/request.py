@@ -29,9 +29,17 @@ FLAGS = {
     "rounds": "run.rounds",
     "cohort": "run.cohort",
     "backend": "run.backend",
+    "store": "run.store",
     "seed": "run.seed",
     "methods": "compare.methods",
     "seeds": "compare.seeds",
+    "choose": "compare.choose",
+    "evaluate_every": "run.evaluate_every",
+    "tune": "compare.tune.trials",
+    "tune_kind": "compare.tune.kind",
+    "budget_gradients": "compare.budget.gradients",
+    "budget_bytes": "compare.budget.bytes",
+    "budget_seconds": "compare.budget.seconds",
 }
 NUMBERS = (
     "batch_size",

@@ -1,6 +1,8 @@
 """Comparisons as config files: several methods, one set of data, one model, one kind of run.
 
-[compare]             which methods, how many seeds
+[compare]             which methods, how many seeds, by which round they are judged
+[compare.budget]      what a run may spend at most
+[compare.tune]        a search for hyperparameters
 [method]              what all methods share: optimizer, epochs, batch size
 [methods.fedper]      what only one of them has
 [run] [data] [model]  as for a single run
@@ -8,20 +10,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from motet.budget import Budget
 from motet.catalog import method_names
+from motet.conditions import Contest
 from motet.config.experiment import model_to_dict, section_to_dict
 from motet.config.files import SECTIONS, data_from_dict, model_from_dict, section_reader
+from motet.config.hints import NONE
 from motet.config.methods import method_from_dict, method_to_dict
 from motet.config.sections import DataChoice, ModelChoice, RunChoice
-from motet.config.values import read_fields
-from motet.contest import SHARED_FIELDS, Contest, why_unsuited
+from motet.config.values import read_fields, to_plain
 from motet.data import Federation
 from motet.errors import RequestError, nearest
 from motet.method import AnyMethod
+from motet.references import SHARED_FIELDS, why_unsuited
+from motet.rules import Choice, Rules
+from motet.tuning import Search
 
 DEFAULT_METHODS = ("local", "fedavg", "fedavg-ft", "fedper")
 SHARED_KEYS = (*SHARED_FIELDS, "lr")
@@ -35,10 +42,14 @@ class CompareChoice:
         methods: Labels: a method's name, or the name of a table [methods.LABEL] that says `name`;
             "all" is every method there is.
         seeds: How many runs of each method, or the seeds themselves.
+        choose: By which round a run is judged: the last, or the one that validation data prefer.
+        budget: What a run may spend at most.
     """
 
     methods: tuple[str, ...] = DEFAULT_METHODS
     seeds: int | tuple[int, ...] = 1
+    choose: Choice = "last"
+    budget: Budget = field(default_factory=Budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +61,9 @@ class ComparisonPlan:
     data: DataChoice
     model: ModelChoice
     run: RunChoice
+    choose: Choice = "last"
+    budget: Budget = field(default_factory=Budget)
+    tune: Search | None = None
 
     def federation(self) -> Federation:
         """Load the data."""
@@ -61,7 +75,7 @@ class ComparisonPlan:
             self,
             data=self.data.resolved(federation),
             model=self.model.resolved(federation, self.data),
-            run=self.run.resolved(),
+            run=replace(self.run, evaluate_every=self._rules().every),
         )
 
     def suited(self, federation: Federation) -> tuple[ComparisonPlan, dict[str, str]]:
@@ -78,14 +92,36 @@ class ComparisonPlan:
     def contest(self, federation: Federation) -> Contest:
         """Check everything that can be checked before the first run."""
         task = self.model.resolved(federation, self.data).task(federation)
-        settings = {**self.run.settings(), "seeds": self.seeds}
-        del settings["seed"]
-        return Contest.of(self.entries, task, federation, **settings)
+        settings = {name: v for name, v in self.run.settings().items() if name != "seed"}
+        return Contest.of(
+            self.entries,
+            task,
+            federation,
+            seeds=self.seeds,
+            evaluate_every=self.run.evaluate_every,
+            choose=self.choose,
+            budget=self.budget,
+            tune=self.tune,
+            **settings,
+        )
+
+    def after_search(self, contest: Contest) -> ComparisonPlan:
+        """Take over what a search chose, so that it need not be made again."""
+        return replace(self, entries=contest.entries, tune=None)
+
+    def _rules(self) -> Rules:
+        return Rules(rounds=self.run.rounds, evaluate_every=self.run.evaluate_every)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan down as the tables of a config file."""
         return {
-            "compare": {"methods": list(self.entries), "seeds": list(self.seeds)},
+            "compare": {
+                "methods": list(self.entries),
+                "seeds": list(self.seeds),
+                "choose": self.choose,
+                "budget": asdict(self.budget),
+                **({} if self.tune is None else {"tune": _search_to_dict(self.tune)}),
+            },
             "run": section_to_dict(self.run, "run"),
             "data": section_to_dict(self.data, "data"),
             "model": model_to_dict(self.model),
@@ -96,7 +132,9 @@ class ComparisonPlan:
 def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
     """Make the comparison that the tables of a config describe, or say what is wrong with them."""
     section = section_reader(tables, (*SECTIONS, "compare", "methods"))
-    choice = read_fields(CompareChoice, section("compare"), "compare")
+    compared = section("compare")
+    tune = _search_from_dict(compared.pop("tune", None))
+    choice = read_fields(CompareChoice, compared, "compare")
     run = read_fields(RunChoice, section("run"), "run")
     seeds = choice.seeds
     return ComparisonPlan(
@@ -105,7 +143,43 @@ def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
         data=data_from_dict(section("data"), seed=run.seed),
         model=model_from_dict(section("model")),
         run=run,
+        choose=choice.choose,
+        budget=choice.budget,
+        tune=tune,
     )
+
+
+def _search_from_dict(table: Any) -> Search | None:
+    if table in (None, NONE):
+        return None
+    if not isinstance(table, Mapping):
+        raise RequestError(f"[compare.tune] expects a table, such as trials = 6; got {table!r}.")
+    known = {key: value for key, value in table.items() if key != "space"}
+    search = read_fields(Search, known, "compare.tune")
+    space = table.get("space", NONE)
+    return search if space == NONE else replace(search, space=dict(_dotted(space)))
+
+
+def _dotted(space: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Name values by dotted keys, which TOML reads as tables within tables."""
+    if not isinstance(space, Mapping):
+        raise RequestError(
+            f'[compare.tune.space] expects lists of values by name, such as "optimizer.lr" = '
+            f"[0.1, 0.3]; got {space!r}."
+        )
+    for key, value in space.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _search_to_dict(search: Search) -> dict[str, Any]:
+    space = None if search.space is None else to_plain(search.space)
+    return {
+        **{name: getattr(search, name) for name in ("trials", "kind", "rounds")},
+        "space": space,
+    }
 
 
 def _named(labels: tuple[str, ...]) -> tuple[str, ...]:

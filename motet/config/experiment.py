@@ -11,7 +11,10 @@ from motet.config.values import to_plain
 from motet.data import Federation
 from motet.federation import Run, start
 from motet.method import AnyMethod
+from motet.store import Store
 from motet.task import Task
+
+PLANNED = ("chunk_size", "mode", "traced", "channels_last")  # what a plan changes the last bits by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +55,18 @@ class Experiment:
             run=self.run.resolved(),
         )
 
-    def start(self, federation: Federation) -> Run:
+    def planned(self, run: Run) -> Experiment:
+        """Write out how a run is carried out, so that it is so again: to the last bit."""
+        plan = getattr(run.backend, "plan", None)
+        if plan is None:
+            return self
+        chosen = {name: getattr(plan, name) for name in PLANNED}
+        return replace(self, run=replace(self.run, **chosen))
+
+    def start(self, federation: Federation, store: Store | None = None) -> Run:
         """Check everything that can be checked before round 1."""
-        return start(self.method, self.task(federation), federation, **self.settings())
+        settings = {**self.settings(), "store": store}
+        return start(self.method, self.task(federation), federation, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the experiment down as the tables of a config file."""

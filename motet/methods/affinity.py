@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from motet import studies
 from motet.method import RoundInfo
 from motet.methods.fomo_exchange import NOBODY, Server, Up, positions
 from motet.methods.model_mixing import shares
+from motet.studies import FinishedRun, Study
 
 Rule = Literal["paper", "release"]
 RULES = ("paper", "release")
@@ -65,12 +67,53 @@ def affinity_history(
 
     Rows and columns are in the order of sorted ids.
     """
-    place = {client: i for i, client in enumerate(sorted(clients))}
-    matrices = [start.numpy().copy()]
+    return np.stack(list(_affinities(start, clients, notes)))
+
+
+def affinity_studies(start: Tensor, run: FinishedRun) -> list[Study]:
+    """Show who federates with whom: P from round to round, and what each mixture was made of."""
+    clients = sorted(run.setting.federation.clients)
+    labels = ["start", *(f"round {note['round']}" for note in run.notes)]
+    return [
+        studies.matrix(
+            "Who federates with whom",
+            "Row: a client. Column: whose model it was offered. A high affinity is sent again.",
+            quantity="affinity",
+            clients=clients,
+            frames=zip(labels, _affinities(start, clients, run.notes), strict=True),
+        ),
+        studies.matrix(
+            "What each client mixed",
+            "Row: a client of the round. Column: a model it judged on its own validation data. "
+            "The shares of those that helped; all 0 where nothing did.",
+            quantity="share of the mixture",
+            clients=clients,
+            frames=(
+                (label, _as_matrix(clients, note["shares"]))
+                for label, note in zip(labels[1:], run.notes, strict=True)
+            ),
+        ),
+    ]
+
+
+def _affinities(
+    start: Tensor, clients: Sequence[str], notes: Iterable[Mapping[str, Any]]
+) -> Iterator[NDArray[np.float64]]:
+    matrix = start.numpy()
+    yield matrix
     for note in notes:
-        matrix = matrices[-1].copy()
-        for client, row in note["affinity"].items():
-            for peer, value in row.items():
-                matrix[place[client], place[peer]] = value
-        matrices.append(matrix)
-    return np.stack(matrices)
+        known = _as_matrix(sorted(clients), note["affinity"])
+        matrix = np.where(np.isnan(known), matrix, known)
+        yield matrix
+
+
+def _as_matrix(
+    clients: Sequence[str], rows: Mapping[str, Mapping[str, float]]
+) -> NDArray[np.float64]:
+    """Put the entries that a note has in their places; NaN is everywhere else."""
+    place = {client: i for i, client in enumerate(clients)}
+    matrix = np.full((len(place), len(place)), np.nan)
+    for client, row in rows.items():
+        for peer, value in row.items():
+            matrix[place[client], place[peer]] = value
+    return matrix

@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from motet import studies
 from motet.errors import RequestError
 from motet.fitting import fit
 from motet.keys import Key
@@ -22,6 +23,7 @@ from motet.optim import Sgd
 from motet.optim_parts import ByPart, InUnitInterval
 from motet.plans import Batches
 from motet.reduce import Mean, Reduce
+from motet.studies import MOST_POINTS, FinishedRun, Study
 from motet.task import Batch, Loss, Task
 from motet.tree import State, interpolate, pick, prefixed, slot
 
@@ -77,6 +79,21 @@ class APFL(GlobalModel):
     ) -> tuple[State, State]:
         trained = self._fit_both(down, client, data["train"], task)
         return pick(trained, down), pick(trained, client)
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        if not self.adaptive:
+            return []
+        trained = studies.trained(run, MOST_POINTS)
+        return [
+            studies.per_client(
+                "How much each client trusts its own model",
+                f"alpha: 1 is the client's own model alone, 0 the global one; it starts at "
+                f"{self.alpha:g}.",
+                quantity="alpha",
+                values={client: float(run.setting.client(client)[MIXTURE]) for client in trained},
+                total=len(run.setting.store),
+            )
+        ]
 
     def adapt(self, down: State, client: State, data: ClientData, task: Task) -> State:
         start = prefixed(OWN, down) | {MIXTURE: client[MIXTURE]}

@@ -37,6 +37,13 @@ def chosen(bank: State, share: Tensor) -> State:
     return {k: pick(v) for k, v in bank.items()}
 
 
+def membership(bank: State, personal: State, x: Tensor, _: Task) -> Tensor:
+    """Say which model of a bank a predictor is: a one-hot row per example."""
+    same = torch.stack([(personal[k] == v).flatten(1).all(1) for k, v in bank.items()]).all(0)
+    first = same & (same.cumsum(0) == 1)  # of equal models, as the choice itself takes it
+    return first.to(torch.float32).expand(len(x), -1)
+
+
 class Grouped(NamedTuple):
     """A tree, and a one-hot vector that says which group it belongs to."""
 

@@ -24,8 +24,10 @@ from motet.methods.cluster_tree import (
     flat_updates,
     plant,
     split,
+    tree_study,
 )
 from motet.reduce import Gather, Reduce
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State, subtract
 
@@ -125,6 +127,9 @@ class CFL(Method[ClusterTree, State, Sent, State]):
             str(node): [info.clients[i] for i in server.members(node)] for node in server.leaves()
         }
         return {"clusters": clusters, "parents": server.parent[: int(server.used)].tolist()}
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        return [tree_study(run)]
 
     def adapt(self, down: Sent, client: State, data: ClientData, task: Task) -> State:
         if not isinstance(down.tree, ClusterTree):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from motet import tree
+from motet.studies import MOST_POINTS, FinishedRun, Study, evenly
 from motet.tree import State
 
 
@@ -83,3 +84,37 @@ def bipartition(similarity: Tensor) -> np.ndarray:
     cut = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete")
     second: np.ndarray = cut.fit_predict((1 - similarity).numpy()) == 1
     return second
+
+
+def tree_study(run: FinishedRun) -> Study:
+    """Show who was split from whom, and when."""
+    clients = sorted(run.setting.federation.clients)
+    shown = set(evenly(range(len(clients)), MOST_POINTS))
+    parents: list[int] = run.server.parent[: int(run.server.used)].tolist()
+    below = {node: members_below(run.server, node) for node in range(len(parents))}
+    nodes = [
+        {
+            "id": node,
+            "parent": None if parent < 0 else parent,
+            "label": f"{len(below[node])} clients" if node else f"all {len(clients)} clients",
+            "round": _round_of(node, run),
+            "clients": [clients[i] for i in below[node] if i in shown],
+        }
+        for node, parent in enumerate(parents)
+    ]
+    note = "Every node is a cluster with a model of its own; a leaf is what its clients are served."
+    return Study("tree", "How the clients were split", note, {"nodes": nodes})
+
+
+def members_below(grown: ClusterTree, node: int) -> list[int]:
+    """List the positions of all clients that belong to a node or to one of its children."""
+    children = (grown.parent == node).nonzero().flatten().tolist()
+    return sorted([*grown.members(node), *(i for c in children for i in members_below(grown, c))])
+
+
+def _round_of(node: int, run: FinishedRun) -> int:
+    """Find the round after which a node was first there; the root was there from the start."""
+    if node == 0:
+        return 0
+    notes: Sequence[Mapping[str, Any]] = run.notes
+    return next((n["round"] for n in notes if len(n["parents"]) > node), run.finished)

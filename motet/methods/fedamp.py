@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from motet import tree
+from motet import studies, tree
 from motet.errors import RequestError
 from motet.keys import Key
 from motet.method import Card, ClientData, PerClient, RoundInfo
 from motet.methods.tethered import Tethered
 from motet.reduce import Gather, Reduce
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
@@ -69,6 +70,26 @@ class AttentiveMixing(Tethered[dict[str, State]]):
         own = weights.diagonal().mean().item()
         # Distances of deep networks underflow the attention: then everybody trains alone.
         return {"mean_attention_to_self": own, "collapsed_to_self": own > 1 - 1e-6}
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        names = sorted(run.server)
+        to_self = [(note["round"], note["mean_attention_to_self"]) for note in run.notes]
+        return [
+            studies.matrix(
+                "Who resembles whom",
+                "Row: a client. Column: whose model its mixture is made of. Rows sum to 1.",
+                quantity="attention",
+                clients=names,
+                frames=[(f"round {run.finished}", self.attention(flat(run.server, names)))],
+            ),
+            studies.lines(
+                "Attention to oneself",
+                "Mean over clients. At 1 everybody trains alone: the attention has collapsed.",
+                x="round",
+                y="share of the own model",
+                series={"mean over clients": to_self},
+            ),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from motet.method import Card
+from motet.method import AnyMethod, Card
 from motet.methods.partial import PartialSharing
+from motet.methods.training_twin import twin
 from motet.task import Task
 
 
@@ -36,3 +37,6 @@ class FedAvg(PartialSharing):
 
     def personal_names(self, task: Task) -> frozenset[str]:
         return frozenset()
+
+    def trains_as(self) -> AnyMethod:
+        return twin(FedAvg, self)

@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from motet import studies
 from motet.errors import RequestError
 from motet.fitting import fit
 from motet.keys import Key
 from motet.method import Card, ClientData, Method, RoundInfo
 from motet.methods.bank import draw_bank, member
 from motet.plans import Batches, Plan
+from motet.studies import FinishedRun, Study
 from motet.task import Batch, Loss, Task
 from motet.tree import State
 
@@ -102,6 +104,19 @@ class FedEM(Method[State, State, State, State]):
 
     def server_update(self, server: State, combined: State, info: RoundInfo, task: Task) -> State:
         return combined
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        kept = {client: run.setting.client(client) for client in studies.trained(run)}
+        return [
+            studies.shares(
+                "What each client's data are a mixture of",
+                "The weights pi of the mixture that a client predicts with.",
+                quantity="weight in the mixture",
+                parts=[f"model {k + 1}" for k in range(self.models)],
+                values={client: own["shares"] for client, own in kept.items()},
+                total=len(run.setting.store),
+            )
+        ]
 
     def adapt(self, down: State, client: State, data: ClientData, task: Task) -> State:
         losses, real = self.example_losses(down, data["expect"], task)

@@ -23,6 +23,7 @@ from motet.methods.affinity import (
     RULES,
     Rule,
     affinity_history,
+    affinity_studies,
     first_affinity,
     round_notes,
     updated,
@@ -35,6 +36,7 @@ from motet.optim import Optimizer, Sgd
 from motet.plans import Plan
 from motet.reduce import Gather, Reduce
 from motet.schedules import Exponential, Schedule
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
@@ -182,6 +184,10 @@ class FedFomo(Method[Server, Client, Down, Up]):
         """Rebuild P before the first and after every round from the rounds' notes, by sorted id."""
         start = first_affinity(len(clients), self.affinity)
         return affinity_history(start, clients, notes)
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        start = first_affinity(len(run.setting.federation.clients), self.affinity)
+        return affinity_studies(start, run) if run.notes else []
 
     def adapt(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
         # One round as a member has it; where there are no validation data, training data judge.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -15,13 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from motet import studies
 from motet.errors import RequestError
 from motet.fitting import fit, mean_loss
 from motet.keys import Key
 from motet.method import Card, ClientData, Method, RoundInfo
-from motet.methods.bank import Grouped, GroupMean, chosen, draw_bank, member
+from motet.methods.bank import Grouped, GroupMean, chosen, draw_bank, member, membership
 from motet.plans import Batches, Plan
 from motet.reduce import Reduce
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
@@ -90,6 +93,19 @@ class IFCA(Method[State, State, State, Grouped]):
     def notes(self, server: State, combined: Any, info: RoundInfo) -> dict[str, Any]:
         weights: list[float] = combined.group.tolist()
         return {"weight_per_model": weights}
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        answers = run.ask(partial(membership, run.server), studies.trained(run))
+        return [
+            studies.shares(
+                "Which model each client joined",
+                "The one with the least loss on the client's training data, after the last round.",
+                quantity="membership",
+                parts=[f"model {k + 1}" for k in range(self.models)],
+                values={client: rows[0] for client, rows in answers.items()},
+                total=len(run.setting.store),
+            )
+        ]
 
     def personalize(self, down: State, client: State, data: ClientData, task: Task) -> State:
         return chosen(down, self.choose(down, data["choose"], task))

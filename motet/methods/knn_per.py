@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from motet import studies
 from motet.errors import CapabilityError, RequestError
 from motet.keys import Key
 from motet.method import Card, ClientData
@@ -24,12 +25,14 @@ from motet.neighbours import (
     Kernel,
     NearestVote,
     best_lambda,
+    blocks,
     correct_by_lambda,
     mix,
 )
 from motet.optim import Optimizer, Sgd
 from motet.plans import Batches, Plan
 from motet.selectors import module_path
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
@@ -156,6 +159,20 @@ class KNNPer(FedAvg):
         lam = self._validated_lambda(model, memory, data["select"], grid, task)
         return Served(model, memory, torch.where(data["select"].size > 0, lam, alone))
 
+    def studies(self, run: FinishedRun) -> list[Study]:
+        from motet.knn_studies import capacity_study  # which asks about runs, hence knows them
+
+        clients = studies.trained(run)
+        lams = run.ask(trust, clients)
+        trusted = studies.per_client(
+            "How much each client trusts its own examples",
+            "lam: 1 is the vote of a client's nearest examples alone, 0 the global model.",
+            quantity="lam",
+            values={client: float(rows[0]) for client, rows in lams.items()},
+            total=len(run.setting.store),
+        )
+        return [*([trusted] if self.lam is None else []), *capacity_study(run, clients)]
+
     def predict(self, personal: Served, x: Tensor, task: Task) -> Tensor:
         features, scores = self.look(personal.model, x, task)
         mixed = mix(scores, self.ask(personal.memory, features, scores.shape[-1]), personal.lam)
@@ -171,9 +188,7 @@ class KNNPer(FedAvg):
     def look(self, model: State, x: Tensor, task: Task) -> tuple[Tensor, Tensor]:
         """Return representations of examples, and the model's side of the mix."""
         path = module_path(task.skeleton, self.features)
-        seen = [
-            task.features_and_outputs(model, some, path) for some in torch.split(x, LOOK_AT_ONCE)
-        ]
+        seen = [task.features_and_outputs(model, some, path) for some in blocks(x, LOOK_AT_ONCE)]
         features, outputs = (torch.cat(parts) for parts in zip(*seen, strict=True))
         scores = outputs if self.interpolate == "logits" else task.criterion.probabilities(outputs)
         if scores.ndim != 2:
@@ -186,7 +201,7 @@ class KNNPer(FedAvg):
     def ask(self, memory: Datastore | Prototypes, features: Tensor, classes: int) -> Tensor:
         """Return p_knn, [examples, classes]; 0 if there is no memory."""
         if not len(memory.keys):
-            return features.new_zeros(len(features), classes)
+            return features.new_zeros(features.shape[0], classes)
         if isinstance(memory, Prototypes):
             return ask_prototypes(memory, features)
         return self.voting().ask(memory, features, classes)
@@ -223,3 +238,8 @@ class KNNPer(FedAvg):
         # examples judge, each without its own vote: with it, lam = 1 would always look perfect.
         votes = self.voting().ask_each_other(store, scores.shape[-1])
         return best_lambda(correct_by_lambda(scores, votes, store.labels, grid), store.real, grid)
+
+
+def trust(personal: Served, x: Tensor, _: Task) -> Tensor:
+    """Say how much a predictor trusts its memory: lam, once per example."""
+    return personal.lam.expand(len(x))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from motet import studies
 from motet.errors import RequestError
 from motet.fitting import fit
 from motet.keys import Key
@@ -27,6 +28,7 @@ from motet.methods.relations import (
 )
 from motet.plans import Batches
 from motet.reduce import Gather, Reduce
+from motet.studies import FinishedRun, Study
 from motet.task import Batch, Loss, Task
 from motet.tree import State, dot, pick
 
@@ -108,6 +110,17 @@ class MochaDeep(Method[Tasks, State, Coupling, State]):
     def notes(self, server: Tasks, combined: Any, info: RoundInfo) -> dict[str, Any]:
         relation: list[list[float]] = server.omega.tolist()
         return {"omega": relation}
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        return [
+            studies.matrix(
+                "How the clients' models are coupled",
+                "Omega: a negative entry pulls two clients' models together, a positive one apart.",
+                quantity="coupling",
+                clients=sorted(run.setting.federation.clients),
+                frames=((f"round {note['round']}", note["omega"]) for note in run.notes),
+            )
+        ]
 
     def adapt(self, down: Coupling, client: State, data: ClientData, task: Task) -> State:
         # -b_i / Omega_ii is where the coupling alone would put the client.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from motet import studies
 from motet.errors import RequestError
 from motet.fitting import fit
 from motet.keys import Key
@@ -14,8 +15,9 @@ from motet.method import ClientData, Method, RoundInfo
 from motet.methods.server_step import first_moments, server_step, shared_part
 from motet.optim import Optimizer
 from motet.selectors import NORM_LAYERS
+from motet.studies import MOST_POINTS, FinishedRun, Study
 from motet.task import Task
-from motet.tree import State, drop, pick
+from motet.tree import State, drop, pick, squared_distance
 
 Norm = Literal["average", "local_stats", "local_layers"]
 NORM_POLICIES = ("average", "local_stats", "local_layers")
@@ -80,6 +82,28 @@ class PartialSharing(Method[State, State, State, State]):
 
     def after_local(self, down: State, up: State, client: State, task: Task) -> State:
         return up | client
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        names = self.private_names(run.setting.task) & run.setting.task.parameters
+        moved = {c: moved_by(run, c, names) for c in studies.trained(run, MOST_POINTS)}
+        if not any(moved.values()):
+            return []
+        return [
+            studies.per_client(
+                "How far each client's personal part has moved",
+                "Distance of the personal parameters from where they started. 0 is a client whose "
+                "training never touched them.",
+                quantity="||v - v_0||",
+                values=moved,
+                total=len(run.setting.store),
+            )
+        ]
+
+
+def moved_by(run: FinishedRun, client: str, names: frozenset[str]) -> float:
+    """Measure how far what a client keeps is from what it was given at first contact."""
+    start, now = run.setting.fresh_client(client), run.setting.client(client)
+    return float(squared_distance(pick(now, names), pick(start, names)).sqrt())
 
 
 def norm_names(task: Task, policy: Norm) -> frozenset[str]:

@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
+from motet import studies
 from motet.keys import Key
 from motet.method import Method, RoundInfo
 from motet.optim import Optimizer, Sgd
 from motet.routing.network import Routes, routed_task
 from motet.routing.places import places
 from motet.routing.rules import Recurrence, Routing
+from motet.studies import FinishedRun, Study
 from motet.task import Task
 from motet.tree import State
 
 EPOCHS = 3  # of the release
+MOST_ASKED = 20  # clients whose routes are counted: each must be adapted first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +90,25 @@ class RoutedMethod(Method[State, State, State, State]):
         """Say which way each instance goes: by routed layer, 1 is shared and 0 is local."""
         routes: Routes = self.routed(task, hard=True).call(personal, x)[1]
         return routes
+
+    def studies(self, run: FinishedRun) -> list[Study]:
+        task, clients = run.setting.task, studies.trained(run, MOST_ASKED)
+        some = self.routed(task).init(Key(0))  # any state names the layers
+        answers = run.ask(self._local_routes, clients, "val") or run.ask(
+            self._local_routes, clients
+        )
+        return [
+            studies.shares(
+                "Which way each client's instances go",
+                "Mean over the client's own validation data (training data where there are none), "
+                "and over time steps in recurrent layers.",
+                quantity="share routed to the local model",
+                parts=list(self.routes(some, task.example, task)),
+                values={client: rows.mean(0) for client, rows in answers.items()},
+                total=len(run.setting.store),
+            )
+        ]
+
+    def _local_routes(self, personal: State, x: Tensor, task: Task) -> Tensor:
+        routes = self.routes(personal, x, task)
+        return torch.stack([1 - to_shared.mean(1) for to_shared in routes.values()], dim=1)

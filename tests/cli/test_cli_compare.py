@@ -2,22 +2,31 @@
 
 import json
 
+import pytest
+
 import motet as library
+from motet.conditions import Contest
 
 SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5)
 
 
-def results(text):
-    return [(run["label"], run["seed"], run["scores"]) for run in json.loads(text)["runs"]]
+def result(shown):
+    """Return the last of the JSON lines."""
+    return json.loads(shown.out.splitlines()[-1])
 
 
-def test_a_comparison_shows_a_table_that_fits(motet):
+def results(written):
+    return [(run["label"], run["seed"], run["scores"]) for run in written["runs"]]
+
+
+def test_a_comparison_shows_a_table_that_fits_and_a_verdict(motet):
     shown = motet("compare", "--methods", "fedper", *SMALL, "--seeds", 2)
     assert shown.code == 0
     assert max(len(line) for line in shown.out.splitlines()) <= 80
     for word in ("local", "fedavg-ft", "fedper", "Added for reference", "seeds 0, 1"):
         assert word in shown.out
-    assert "round 16/16: fedper, seed 1" in shown.err
+    assert "fedper, seed 1: done" in shown.err
+    assert "8 of 8 runs" in shown.err
 
 
 def test_the_command_and_python_give_bitwise_the_same_numbers(motet):
@@ -29,24 +38,48 @@ def test_the_command_and_python_give_bitwise_the_same_numbers(motet):
     )
     kinds = (library.Local, library.FedAvg, library.FedAvgFT, library.FedPer)
     methods = [kind(optimizer=library.Sgd(lr=0.05)) for kind in kinds]
-    from motet.contest import compare
+    table = library.compare(methods, task, data, rounds=2, cohort=0.5, seeds=[3])
+    assert results(result(shown)) == results(json.loads(json.dumps(table.to_dict())))
 
-    table = compare(methods, task, data, rounds=2, cohort=0.5, seeds=[3])
-    assert results(shown.out) == results(json.dumps(table.to_dict()))
+
+def test_json_lines_tell_of_rounds_and_end_with_the_result(motet):
+    shown = motet("compare", "--methods", "fedper", *SMALL, "--evaluate-every", 2, "--json")
+    events = [json.loads(line) for line in shown.out.splitlines()]
+    assert [event["event"] for event in events if event.get("label") == "fedper"] == [
+        "begin",
+        "round",
+        "round",
+        "look",
+        "finished",
+    ]
+    assert events[-1]["event"] == "result"
+    assert [look["round"] for look in events[-1]["runs"][0]["curve"]] == [2]
+
+
+def test_every_flag_of_a_comparison_reaches_it(motet, tmp_path):
+    flags = ("--choose", "validation", "--evaluate-every", 2, "--tune", 2, "--tune-kind", "random")
+    budget = ("--budget-gradients", 5000, "--budget-bytes", 10**9, "--budget-seconds", 600)
+    shown = motet(
+        "compare", "--methods", "fedprox", *SMALL, *flags, *budget, "--out", "kept", "--json"
+    )
+    assert shown.code == 0
+    written = result(shown)
+    assert written["choose"] == "validation"
+    assert written["budget"] == {"gradients": 5000, "bytes": 10**9, "seconds": 600}
+    assert written["search"]["tries"] == 2
+    assert set(written["runs"][-1]["tuned"]) == {"optimizer.lr", "mu"}
 
 
 def test_a_kept_comparison_goes_on_after_an_interruption(motet, monkeypatch, tmp_path):
-    from motet.contest import Contest
+    run = Contest.run
 
-    row = Contest.row
-
-    def interrupted_at_fedper(self, label, seed, watch=None):
-        if label == "fedper":
+    def interrupted_at_fedper(self, labels, seed, watcher):
+        if "fedper" in labels:
             raise KeyboardInterrupt
-        return row(self, label, seed, watch)
+        return run(self, labels, seed, watcher)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Contest, "row", interrupted_at_fedper)
+        patch.setattr(Contest, "run", interrupted_at_fedper)
         stopped = motet("compare", *SMALL, "--out", "kept")
     assert stopped.code == 130
     assert "3 of 4 runs have finished. Go on with `motet resume kept`." in stopped.err
@@ -54,29 +87,103 @@ def test_a_kept_comparison_goes_on_after_an_interruption(motet, monkeypatch, tmp
     resumed = motet("resume", "kept", "--json")
     assert resumed.code == 0
     assert "fedavg" not in resumed.err  # it had finished
-    whole = motet("compare", *SMALL, "--json")
-    assert results(resumed.out) == results(whole.out)
-    assert results((tmp_path / "kept" / "comparison.json").read_text()) == results(whole.out)
+    whole = result(motet("compare", *SMALL, "--json"))
+    assert results(result(resumed)) == results(whole)
+    kept = json.loads((tmp_path / "kept" / "comparison.json").read_text())
+    assert results(kept) == results(whole)
     assert motet("compare", *SMALL, "--out", "kept").code == 2
     assert motet("compare", *SMALL, "--out", "kept", "--overwrite", "--quiet").code == 0
 
 
-def test_wrong_methods_are_one_sentence_and_code_2(motet):
+def test_an_interrupted_search_goes_on_where_it_stopped(motet, monkeypatch, tmp_path):
+    run, asked = Contest.run, []
+
+    def interrupted_at_the_third(self, labels, seed, watcher):
+        asked.extend(labels)
+        if "fedper #2" in labels:
+            raise KeyboardInterrupt
+        return run(self, labels, seed, watcher)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Contest, "run", interrupted_at_the_third)
+        assert motet("compare", *SMALL, "--tune", 3, "--out", "kept").code == 130
+    tried = (tmp_path / "kept" / "trials.jsonl").read_text().splitlines()
+    assert len(tried) == len(asked) - 1
+    again = []
+    monkeypatch.setattr(
+        Contest, "run", lambda self, *about: again.extend(about[0]) or run(self, *about)
+    )
+    resumed = motet("resume", "kept", "--json")
+    assert not set(again) & set(asked[:-1])
+    whole = result(motet("compare", *SMALL, "--tune", 3, "--json"))
+    assert results(result(resumed)) == results(whole)
+    assert result(resumed)["tried"] == whole["tried"]
+
+
+def test_a_directory_holds_everything_and_its_configs_give_the_same_numbers(motet, tmp_path):
+    import pyarrow.parquet as parquet
+
+    first = result(motet("compare", *SMALL, "--tune", 2, "--out", "kept", "--json"))
+    kept = tmp_path / "kept"
+    assert (kept / "report.html").stat().st_size > 1000
+    scores = parquet.read_table(kept / "clients.parquet").to_pylist()
+    assert len(scores) == 4 * 4
+    mean = sum(row["value"] for row in scores if row["label"] == "fedper") / 4
+    assert mean == pytest.approx(first["methods"][-1]["mean"])
+    assert library.comparison.read(kept).to_dict()["runs"] == first["runs"]
+    for config in ("config.toml", "tuned.toml"):
+        again = result(motet("compare", kept / config, "--json", "--quiet"))
+        assert results(again) == results(first)
+    assert again["tried"] == []
+
+
+def test_wrong_requests_are_one_sentence_and_code_2(motet):
     failed = motet("compare", "--methods", "local,fedperr")
     assert (failed.code, failed.out) == (2, "")
     assert 'did you mean "fedper"' in failed.err
     failed = motet("compare", "--set", "method.personal=[]")
     assert failed.code == 2
     assert "belongs in [methods.NAME]" in failed.err
+    failed = motet("compare", "--set", "compare.tune.space.optimizer.rate=[0.1]")
+    assert failed.code == 2
+    assert 'no method of the comparison has "optimizer.rate"' in failed.err
 
 
-def test_a_run_that_fails_is_code_1(motet, monkeypatch):
+def fails_for(*names):
+    """Break the rounds of some methods."""
     from motet.federation import Run
 
-    def broken(self):
-        raise RuntimeError("out of memory")
+    advance = Run.advance
 
-    monkeypatch.setattr(Run, "advance", broken)
-    failed = motet("compare", *SMALL)
-    assert failed.code == 1
-    assert "a run failed: out of memory" in failed.err
+    def broken(self):
+        if self.setting.method.name in names:
+            raise RuntimeError("out of memory")
+        return advance(self)
+
+    return broken
+
+
+def test_a_method_that_fails_is_said_and_the_others_are_shown(motet, monkeypatch):
+    monkeypatch.setattr("motet.federation.Run.advance", fails_for("fedper"))
+    shown = motet("compare", "--methods", "fedper,fedprox", *SMALL)
+    assert shown.code == 0
+    assert "fedper, seed 0: failed: out of memory" in shown.err
+    assert "fedper gave no result with seed 0" in " ".join(shown.out.split())
+    assert "fedprox" in shown.out
+
+
+def test_code_1_is_for_a_comparison_in_which_every_method_asked_for_failed(motet, monkeypatch):
+    monkeypatch.setattr("motet.federation.Run.advance", fails_for("fedper", "fedprox"))
+    shown = motet("compare", "--methods", "fedper,fedprox", *SMALL)
+    assert shown.code == 1
+    assert "local" in shown.out  # the references stand
+    assert "every method failed: out of memory" in shown.err
+    everything = fails_for("local", "fedavg", "fedavg-ft", "fedper")
+    monkeypatch.setattr("motet.federation.Run.advance", everything)
+    assert motet("compare", *SMALL).code == 1
+
+
+def test_sinks_hear_of_a_comparison(motet, tmp_path):
+    shown = motet("compare", "--methods", "fedper", *SMALL, "--tensorboard", "events")
+    assert shown.code == 0
+    assert list((tmp_path / "events").rglob("*tfevents*"))
