@@ -140,6 +140,11 @@ class Evaluation:
         )
         return f"{title}\n{numbers}"
 
+    def _repr_html_(self) -> str:
+        from motet.reprs import evaluation_html
+
+        return evaluation_html(self)
+
 
 def evaluation(
     predictions: Iterable[tuple[str, Tensor]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,9 +19,13 @@ from motet.methods.knn_store import Capacity, check_capacity, count_stored
 from motet.methods.knn_stream import Policy, StreamStore
 from motet.methods.server_step import shared_part
 from motet.neighbours import Datastore, correct_by_lambda, distances_to, mix
-from motet.store import MemoryStore
+from motet.store import MemoryStore, Store
+from motet.studies import FinishedRun, Study, evenly, lines
 
 LAMBDAS = tuple(i / 10 for i in range(11))
+SHOWN_CAPACITIES = (0.0, 0.1, 0.25, 0.5, 1.0)
+SHOWN_LAMBDAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MOST_JUDGED = 10  # clients behind a curve
 
 
 def knn_per_from(run: Run, **hyperparameters: Any) -> Run:
@@ -100,9 +104,10 @@ class CapacityTable:
 def lambda_capacity_table(
     run: Run,
     *,
-    capacities: Sequence[Capacity] = (0.0, 0.1, 0.25, 0.5, 1.0),
+    capacities: Sequence[Capacity] = SHOWN_CAPACITIES,
     lams: Sequence[float] = LAMBDAS,
     split: str = "test",
+    clients: Sequence[str] | None = None,
 ) -> CapacityTable:
     """Score every lambda and capacity of a kNN-Per run from one search per client.
 
@@ -113,16 +118,43 @@ def lambda_capacity_table(
     _no_prototypes(method)
     for capacity in capacities:
         check_capacity(capacity)
-    clients = with_examples(federation.clients, lambda c: federation.size(c, split))
-    tables = [_client_table(run, client, split, capacities, lams) for client in clients]
+    asked = federation.clients if clients is None else clients
+    scored = with_examples(asked, lambda c: federation.size(c, split))
+    tables = [_client_table(run, client, split, capacities, lams) for client in scored]
     return CapacityTable(
         split=split,
-        clients=tuple(clients),
-        examples=tuple(federation.size(c, split) for c in clients),
+        clients=tuple(scored),
+        examples=tuple(federation.size(c, split) for c in scored),
         lams=tuple(lams),
         capacities=tuple(capacities),
         accuracy=np.stack(tables),
     )
+
+
+def capacity_study(run: FinishedRun, clients: Sequence[str]) -> list[Study]:
+    """Show what remembering more is worth, on validation data; nothing where there are none."""
+    federation, method = run.setting.federation, run.setting.method
+    judged = with_examples(clients, lambda c: federation.size(c, "val"))
+    if not judged or method.prototypes is not None:
+        return []
+    table = lambda_capacity_table(
+        cast(Run, run),
+        capacities=SHOWN_CAPACITIES,
+        lams=SHOWN_LAMBDAS,
+        split="val",
+        clients=evenly(judged, MOST_JUDGED),
+    )
+    curves = {
+        f"lam {lam:g}": list(zip(SHOWN_CAPACITIES, row, strict=True))
+        for lam, row in zip(table.lams, table.mean.tolist(), strict=True)
+    }
+    note = (
+        "Accuracy on validation data, mean over "
+        f"{len(table.clients)} clients, if all weighed their neighbours by the same lam and "
+        "remembered this share of their examples."
+    )
+    axes = {"x": "share of examples remembered", "y": "accuracy"}
+    return [lines("What remembering more is worth", note, series=curves, **axes)]
 
 
 def weak_and_strong(clients: Iterable[str], *, delta: float, seed: int = 0) -> dict[str, float]:
@@ -219,11 +251,11 @@ def _permuted_store(run: Run, client: str) -> tuple[Any, Datastore]:
     return model, Datastore(keys, order.y[rows], torch.ones(len(rows), dtype=torch.bool))
 
 
-def _served_by(run: Run, method: KNNPer, store: MemoryStore) -> Run:
+def _served_by(run: Run, method: KNNPer, store: Store) -> Run:
     """Hand a run's server to another method, with what its clients keep."""
     setting = replace(run.setting, method=method, store=store, init={}, init_clients={})
     warnings = tuple(method.check(setting.task, setting.federation.clients))
-    backend = make_backend(run.backend.name, setting)
+    backend = make_backend(run.backend.name, setting, len(setting.federation.clients))
     return replace(run, setting=setting, backend=backend, warnings=warnings)
 
 

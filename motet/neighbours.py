@@ -66,6 +66,11 @@ def nearest_share(squared: Tensor, k: int) -> Tensor:
     return torch.where(nearer, 1.0, level * places / level.sum(-1, keepdim=True))
 
 
+def blocks(rows: Tensor, size: int) -> tuple[Tensor, ...]:
+    """Split rows, so that memory is bounded; a graph for any number of rows cannot count them."""
+    return (rows,) if torch.compiler.is_exporting() else torch.split(rows, size)
+
+
 @dataclass(frozen=True, kw_only=True)
 class NearestVote:
     """The labels of the k nearest keys, weighted by a kernel of the distance d.
@@ -109,8 +114,8 @@ class NearestVote:
 
     def ask(self, store: Datastore, queries: Tensor, classes: int) -> Tensor:
         """Let a store vote on queries."""
-        blocks = torch.split(queries, BLOCK)
-        return torch.cat([self.count(distances_to(store, q), store, classes) for q in blocks])
+        parts = blocks(queries, BLOCK)
+        return torch.cat([self.count(distances_to(store, q), store, classes) for q in parts])
 
     def ask_each_other(self, store: Datastore, classes: int) -> Tensor:
         """Let a store vote on its own keys, each left out of the vote on itself."""
