@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+from motet.cli.terminal import write_now
 
 
 class Interrupt:
     """Notes the first Ctrl-C (or SIGTERM) as a wish to stop; the second one stops at once."""
 
-    def __init__(self, promise: str) -> None:
-        self.promise = promise
+    def __init__(self, promise: str, tell: Callable[[str], None] = write_now) -> None:
+        self.promise, self.tell = promise, tell
         self.asked = False
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -36,5 +38,4 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        # Straight to the file: a handler may interrupt a print that is under way.
-        os.write(2, f"\n{self.promise} Once more to stop at once.\n".encode())
+        self.tell(f"{self.promise} Once more to stop at once.")

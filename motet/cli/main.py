@@ -6,6 +6,7 @@ Commands import what they need when they are called, so that help costs no time.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,7 +14,8 @@ from typing import Annotated
 import typer
 
 from motet import __version__
-from motet.cli import compare, data, methods, resume, run
+from motet.cli import compare, data, deploy, export, methods, resume, run
+from motet.cli import report as report_page
 from motet.cli.failures import DONE, report, wants_traceback
 
 TOUR = """\
@@ -35,6 +37,8 @@ And then:
 
   motet methods [NAME]      what exists, what it shares and what it keeps
   motet resume DIR          goes on after an interruption, to the same numbers
+  motet report DIR...       one page to look at: who gains, at what cost, and why
+  motet export DIR ...      a client's own model, as safetensors and ONNX
   motet COMMAND --help      all options; every command has --json and --quiet
 """
 
@@ -69,10 +73,15 @@ app.command("compare")(compare.command)
 app.command("methods")(methods.command)
 app.command("data")(data.command)
 app.command("resume")(resume.command)
+app.command("report")(report_page.command)
+app.command("export")(export.command)
+app.add_typer(deploy.app, name="deploy")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, and end the process with its exit code."""
+    # As Ctrl-C: batch systems send it, and those who come after it want to know how to go on.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(call(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from motet.cli.terminal import console, say
-from motet.evaluate import Evaluation
 
 if TYPE_CHECKING:  # loaded when a bar is drawn
     import rich.progress
@@ -78,16 +77,6 @@ class _Bar:
         if note:
             self.drawn.update(self.task, note=note)
         self.drawn.advance(self.task)
-
-
-def validation_note(evaluation: Evaluation | None) -> str:
-    """Say what the last look at the validation data showed, and when it was."""
-    if evaluation is None:
-        return ""
-    return (
-        f"val loss {evaluation.loss:.3f}, {evaluation.metric} {evaluation.mean:.3f} "
-        f"(round {evaluation.round})"
-    )
 
 
 def duration(seconds: float) -> str:

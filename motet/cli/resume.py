@@ -21,16 +21,19 @@ def command(
             show_default=False,
         ),
     ] = None,
-    as_json: options.Json = False,
+    tensorboard: options.TensorBoard = None,
+    mlflow: options.MLflow = None,
+    as_json: options.JsonLines = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Go on after any interruption, to the same numbers as a run that never stopped."""
-    from motet.cli.compare import go_on
+    from motet.cli.contesting import go_on
     from motet.cli.drive import drive
-    from motet.cli.terminal import say
+    from motet.cli.terminal import say, warn
     from motet.errors import RequestError
     from motet.folder import Folder
     from motet.session import resume
+    from motet.tracking import sinks
 
     with Folder.open(directory) as folder:
         tables = folder.tables()
@@ -38,10 +41,11 @@ def command(
     if seed not in (None, known):
         raise RequestError(f"the run in {directory} has seed {known}, and keeps it; got {seed}.")
     if "compare" in tables:
-        go_on(directory, as_json=as_json, quiet=quiet)
+        go_on(directory, tensorboard=tensorboard, mlflow=mlflow, as_json=as_json, quiet=quiet)
         return
+    also = sinks(tensorboard=tensorboard, mlflow=mlflow, warn=warn)
     session = resume(directory)
     if not quiet:
         done, total = session.run.finished, session.experiment.run.rounds
         say("It has finished; scoring it again." if done == total else f"From round {done + 1}.")
-    drive(session, as_json=as_json, quiet=quiet)
+    drive(session, as_json=as_json, quiet=quiet, also=also)

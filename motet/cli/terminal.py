@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,18 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str) -> None:
     """Write a remark, which is no result."""
-    typer.echo(text, err=True)
+    # Named, because err=True would go past a table that is being drawn there.
+    typer.echo(text, file=sys.stderr)
+
+
+def write_now(text: str) -> None:
+    """Write a remark past every buffer: a signal handler may interrupt a print under way."""
+    os.write(2, f"\n{text}\n".encode())
 
 
 def warn(text: str) -> None:
     """Write a warning."""
-    typer.secho(f"warning: {text}", fg="yellow", err=True)
+    typer.secho(f"warning: {text}", fg="yellow", file=sys.stderr)
 
 
 def write_json(value: Any) -> None:
@@ -36,6 +43,13 @@ def write_json(value: Any) -> None:
     from motet.records import json_text
 
     typer.echo(json_text(value, indent=2))
+
+
+def write_json_line(value: Any) -> None:
+    """Write one of several JSON documents, on a line of its own."""
+    from motet.records import json_text
+
+    typer.echo(json_text(value))  # flushes: somebody may be waiting for the line
 
 
 def can_draw(text: str) -> bool:

@@ -1,6 +1,7 @@
 """The command line in this process, and in one of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from typing import NamedTuple
@@ -8,6 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from motet.cli.main import call
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is in the background of a shell; the programs that are tested here must hear Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Outcome(NamedTuple):

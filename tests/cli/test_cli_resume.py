@@ -1,11 +1,13 @@
 """Interruptions: Ctrl-C leaves a run that goes on to the same numbers."""
 
-import json
 import signal
 import time
 
 import pytest
+from events import result
+from saved import assert_same_run, saved_state
 
+from motet.checkpoint import read_meta
 from motet.cli.interrupt import Interrupt
 
 LONG = ("--method", "fedavg", "--model", "logistic", "--clients", 4, "--rounds", 80)
@@ -20,15 +22,6 @@ def wait_for_rounds(directory, rounds, process):
         time.sleep(0.005)
 
 
-def records(directory):
-    lines = [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
-
-
-def state(directory):
-    return {p.name: p.read_bytes() for p in (directory / "checkpoint").iterdir()}
-
-
 def test_an_interrupted_process_leaves_a_run_that_resumes_to_the_same_bits(
     motet, process, tmp_path
 ):
@@ -40,14 +33,12 @@ def test_an_interrupted_process_leaves_a_run_that_resumes_to_the_same_bits(
     assert out == ""
     assert "Traceback" not in err
     assert "go on with `motet resume broken`" in err
-    meta = json.loads((tmp_path / "broken" / "checkpoint" / "meta.json").read_text())
-    assert 2 <= meta["finished"] < 80
+    assert 2 <= read_meta(tmp_path / "broken" / "checkpoint")["finished"] < 80
 
     resumed = motet("resume", "broken", "--json")
     whole = motet("run", *LONG, "--out", "whole", "--json")
-    assert json.loads(resumed.out)["results"] == json.loads(whole.out)["results"]
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
-    assert state(tmp_path / "broken") == state(tmp_path / "whole")
+    assert result(resumed.out)["results"] == result(whole.out)["results"]
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -82,7 +73,7 @@ def test_a_second_interrupt_stops_at_once_and_keeps_the_last_checkpoint(motet, m
     assert resumed.code == 0
     assert "From round 3." in resumed.err
     again = motet("run", *small, "--out", "whole", "--json")
-    assert json.loads(resumed.out)["results"] == json.loads(again.out)["results"]
+    assert result(resumed.out)["results"] == result(again.out)["results"]
 
 
 def test_resuming_what_is_no_run_is_one_sentence_and_code_2(motet):
@@ -110,9 +101,28 @@ def test_an_edited_config_that_is_wrong_is_one_sentence_and_code_2(motet, tmp_pa
 
 def test_a_damaged_checkpoint_is_one_sentence_and_code_1(motet, tmp_path):
     motet("run", "--method", "local", "--clients", 4, "--rounds", 1, "--out", "run")
-    kept = next((tmp_path / "run" / "checkpoint").glob("clients-*"))
-    kept.write_bytes(kept.read_bytes()[:-1])
+    saved = tmp_path / "run" / "checkpoint" / "state.sqlite"
+    saved.write_bytes(saved.read_bytes()[: saved.stat().st_size // 2])
     failed = motet("resume", "run")
     assert failed.code == 1
     assert "is damaged" in failed.err
     assert failed.err.count("\n") == 1
+
+
+def test_a_config_cut_short_is_one_sentence_and_code_2(motet, tmp_path):
+    motet("run", "--method", "local", "--clients", 4, "--rounds", 1, "--out", "run")
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text()[:-60])
+    refused = motet("resume", "run")
+    assert refused.code == 2
+    assert "config.toml is cut short" in refused.err
+
+
+def test_private_states_on_disk_change_nothing(motet, tmp_path):
+    small = ("run", "--method", "fedper", "--clients", 4, "--rounds", 2, "--out")
+    for store in ("memory", "disk"):
+        assert motet(*small, store, "--store", store, "--quiet").code == 0
+    assert saved_state(tmp_path / "memory") == saved_state(tmp_path / "disk")
+    refused = motet(*small, "other", "--store", "dsik")
+    assert refused.code == 2
+    assert "disk" in refused.err

@@ -1,9 +1,11 @@
 """`motet run`: flags, files and Python give the same run; bad input gets one sentence."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from events import events, result
 
 import motet as library
 from motet.records import read_scores
@@ -76,14 +78,14 @@ def test_flags_a_file_and_python_give_bitwise_the_same_run(motet, tmp_path):
 def test_flags_win_over_the_file_and_assignments_over_both(motet, tmp_path):
     (tmp_path / "c.toml").write_text('[method]\nname = "local"\nepochs = 3\n[run]\nrounds = 7\n')
     arguments = ("run", "c.toml", *SMALL, "--epochs", 2, "--set", "method.epochs=1", "--json")
-    experiment = json.loads(motet(*arguments).out)["experiment"]
+    experiment = result(motet(*arguments).out)["experiment"]
     assert experiment["method"]["epochs"] == 1
     assert experiment["run"]["rounds"] == 2
 
 
 def test_the_seed_names_the_split_too_unless_the_file_does(motet, tmp_path):
     def seeds(*arguments):
-        written = json.loads(motet("run", *arguments, *SMALL, "--rounds", 0, "--json").out)
+        written = result(motet("run", *arguments, *SMALL, "--rounds", 0, "--json").out)
         experiment = written["experiment"]
         return experiment["run"]["seed"], experiment["data"]["seed"]
 
@@ -100,18 +102,26 @@ def test_a_run_shows_its_result_on_stdout_and_the_rest_on_stderr(motet, tmp_path
     assert shown.code == 0
     assert "Accuracy on each client's own test data, after_adapt, round 2" in shown.out
     assert max(len(line) for line in shown.out.splitlines()) <= 80
-    assert "round 2/2: val loss" in shown.err
+    assert re.search(r"fedper, seed 0: done in \d+ s, best validation accuracy 0\.\d+", shown.err)
     assert "Kept in runs/fedper-1" in shown.err
     assert (tmp_path / "runs" / "fedper-1" / "config.toml").exists()
 
 
-def test_json_is_one_document_and_nothing_else_is_on_stdout(motet):
+def test_json_is_a_line_per_event_and_nothing_else_is_on_stdout(motet):
     shown = motet("run", "--method", "fedavg", *SMALL, "--json", "--out", "run")
-    written = json.loads(shown.out)
+    kinds = [event["event"] for event in events(shown.out)]
+    assert kinds == ["begin", "round", "look", "round", "look", "finished", "result"]
+    written = result(shown.out)
     assert written["directory"] == "run"
     assert written["results"][0]["round"] == 2
     assert len(written["results"][0]["scores"]) == 4
     assert written["cost"]["bytes_up"] > 0
+
+
+def test_quiet_leaves_one_json_document(motet):
+    shown = motet("run", "--method", "fedavg", *SMALL, "--json", "--quiet")
+    assert shown.err == ""
+    assert json.loads(shown.out) == {"event": "result", **result(shown.out)}
 
 
 def test_quiet_leaves_only_the_result(motet):
@@ -125,13 +135,13 @@ def test_a_warning_is_shown_once_and_kept_in_the_json(motet):
     warnings = [line for line in shown.err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == 1
     assert "keeps every parameter" in warnings[0]
-    assert json.loads(shown.out)["warnings"] == [warnings[0].removeprefix("warning: ")]
+    assert result(shown.out)["warnings"] == [warnings[0].removeprefix("warning: ")]
 
 
 def test_a_table_runs_from_flags(motet, tmp_path):
     flags = table_of(tmp_path, "site,age,sick\n" + ROWS)
     shown = motet("run", "--method", "fedavg", *flags, "--rounds", 1, "--json")
-    written = json.loads(shown.out)
+    written = result(shown.out)
     assert written["experiment"]["model"]["name"] == "mlp"
     assert [score["client"] for score in written["results"][0]["scores"]] == ["a", "b"]
 
@@ -224,7 +234,7 @@ def test_a_directory_that_holds_a_run_needs_overwrite(motet):
     assert refused.code == 2
     assert "`motet resume run`" in refused.err
     replaced = motet("run", "--method", "fedavg", *SMALL, "--out", "run", "--overwrite", "--json")
-    assert json.loads(replaced.out)["results"][0]["method"] == "fedavg"
+    assert result(replaced.out)["results"][0]["method"] == "fedavg"
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence_and_code_2(motet, tmp_path):
