@@ -76,15 +76,19 @@ ALONE = (
     "motet.errors",
 )
 DRIVERS = ("motet.federation", "motet.evaluate", "motet.setting", "motet.backends", "motet.cli")
-MAY_RUN_CLIENTS = ("motet.backends", "motet.federation", "motet.cli")
+MAY_RUN_CLIENTS = ("motet.backends", "motet.federation", "motet.remote", "motet.cli")
 FORBIDDEN = [  # (who, may not import, because)
     (("motet.method", "motet.methods"), DRIVERS, "a method knows no loop over clients"),
     (("motet.method",), ("motet.methods",), "the protocol knows no algorithm"),
     (ALONE, (*DRIVERS, "motet.method", "motet.methods", "motet.data"), "the core stands alone"),
     (("motet.data",), (*DRIVERS, "motet.methods", "motet.task"), "data know no training"),
     (("motet.models",), (*DRIVERS, "motet.methods", "motet.data"), "networks are plain torch"),
-    (("motet",), ("flwr", "ray", "torchvision"), "importing motet needs no extra"),
 ]
+HOMES_OF_EXTRAS = {  # the only modules that import them
+    "flwr": ("motet.backends.flower_apps", "motet.testing.loopback"),
+    "ray": (),
+    "torchvision": (),
+}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,13 @@ def test_imports_point_one_way(who, what, because):
     assert not wrong, because
 
 
-def test_nothing_imports_backends_but_federation_and_the_command_line():
+@pytest.mark.parametrize("extra", HOMES_OF_EXTRAS)
+def test_an_extra_is_imported_in_its_home_and_nowhere_else(extra):
+    users = {m for m, p in MODULES.items() for n in imports(p) if under(n, extra)}
+    assert users == set(HOMES_OF_EXTRAS[extra])
+
+
+def test_nothing_imports_backends_but_what_runs_clients():
     wrong = [
         f"{module} imports {name}"
         for module, path in MODULES.items()

@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from motet.errors import WireError
+from motet.errors import MotetError, WireError
 from motet.remote.agreement import Agreement
 from motet.remote.conductor import conduct
 from motet.remote.parcels import Parcel, Scalar, read_npy
@@ -48,9 +48,13 @@ def server_app(
     def main(grid: Grid, context: Context) -> None:
         _show_log()
         run_config = {**defaults, **context.run_config}
-        agreed = agreement or Agreement.from_run_config(run_config)
-        terms = Terms.from_run_config(run_config)
-        conduct(agreed, terms, FlowerTransport(grid, terms.clients or agreed.sites.clients()))
+        try:
+            agreed = agreement or Agreement.from_run_config(run_config)
+            terms = Terms.from_run_config(run_config)
+            conduct(agreed, terms, FlowerTransport(grid, terms.clients or agreed.sites.clients()))
+        except MotetError as reason:
+            log.error("experiment %s: failed: %s", run_config.get("experiment"), reason)  # noqa: TRY400 - the sentence says it
+            raise
 
     return app
 
@@ -115,8 +119,10 @@ class FlowerTransport:
         self, action: str, parcels: Mapping[str, Parcel], *, number: int, deadline_s: float
     ) -> Delivery:
         """Send each client its own parcel, and wait for the replies to these, no longer."""
-        due = self._push(action, parcels, number, deadline_s)
+        # A late reply is not used, but for another deadline it can be had, and named.
+        due = self._push(action, parcels, number, ttl_s=2 * deadline_s)
         end = time.monotonic() + deadline_s
+        self._sent |= {name: Sent(c, number, end + deadline_s) for name, c in due.items()}
         silent = parcels.keys() - set(due.values())
         replies, lost = {}, dict.fromkeys(silent, "it could not be reached")
         while due:
@@ -134,17 +140,15 @@ class FlowerTransport:
         return Delivery(replies, lost)
 
     def _push(
-        self, action: str, parcels: Mapping[str, Parcel], number: int, deadline_s: float
+        self, action: str, parcels: Mapping[str, Parcel], number: int, ttl_s: float
     ) -> dict[str, str]:
         """Send the messages one by one, so that it is certain whose each id is."""
-        nodes, due = self._nodes(), {}
-        ttl = 2 * deadline_s  # a late reply is not used, but for a while it can be named
+        nodes, due = self._nodes(), dict[str, str]()
         for client in sorted(parcels.keys() & nodes.keys()):
             content, kind = _content(parcels[client]), MESSAGE_TYPES[action]
-            message = Message(content, nodes[client], kind, ttl=ttl, group_id=str(number))
-            for sent in filter(None, self.grid.push_messages([message])):  # "" if it was refused
-                due[sent] = client
-                self._sent[sent] = Sent(client, number, time.monotonic() + ttl)
+            message = Message(content, nodes[client], kind, ttl=ttl_s, group_id=str(number))
+            sent = filter(None, self.grid.push_messages([message]))  # "" if it was refused
+            due |= dict.fromkeys(sent, client)
         return due
 
     def _pull(self) -> list[tuple[Sent, Message]]:

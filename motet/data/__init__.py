@@ -23,6 +23,7 @@ from motet.data.sources import (
     from_dataset,
     from_folder,
     from_hf,
+    from_ranges,
     from_rows,
     from_table,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "from_dataset",
     "from_folder",
     "from_hf",
+    "from_ranges",
     "from_rows",
     "from_table",
     "load",

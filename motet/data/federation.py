@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,6 +20,7 @@ from motet.data.check import check_federation
 from motet.data.convert import to_inputs, to_targets
 from motet.data.fingerprint import assignment_hash, describe, require_same
 from motet.data.heterogeneity import Heterogeneity, measure
+from motet.data.numbered import Numbered
 from motet.data.raw import SPLITS, Normalize
 from motet.data.retarget import judges_from_pairs, judges_from_seed
 from motet.data.shared import Donors, share_rows
@@ -54,7 +55,7 @@ class Federation:
     """
 
     name: str
-    clients: tuple[str, ...]
+    clients: Sequence[str]
     x: Chain
     y: Chain
     rows: Assignment
@@ -70,12 +71,14 @@ class Federation:
         return self.x.shape
 
     @cached_property
-    def _position(self) -> dict[str, int]:
-        return {client: position for position, client in enumerate(self.clients)}
+    def _position(self) -> Callable[[str], int]:
+        if isinstance(self.clients, Numbered):
+            return self.clients.position
+        return {client: position for position, client in enumerate(self.clients)}.__getitem__
 
     def _find(self, client: str) -> int:
         try:
-            return self._position[client]
+            return self._position(client)
         except KeyError:
             close = get_close_matches(client, self.clients, n=20) or self.clients[:20]
             raise RequestError(
@@ -192,6 +195,11 @@ class Federation:
 
     def _then(self, **step: Any) -> dict[str, Any]:
         return {**self.recipe, "steps": [*self.recipe.get("steps", []), step]}
+
+    def _repr_html_(self) -> str:
+        from motet.reprs import federation_html
+
+        return federation_html(self)
 
     def __repr__(self) -> str:
         train, val, test = self.rows.sizes.sum(axis=0).tolist()

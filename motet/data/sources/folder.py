@@ -59,11 +59,12 @@ def from_folder(
         labels=labels,
         normalize=normalize,
     )
-    cells = [cell for folder in folders for cell in _cells(folder)]
+    cells = [cell for folder in folders for cell in client_cells(folder, folder.name)]
     return assemble(cells, [folder.name for folder in folders], about)
 
 
-def _cells(folder: Path) -> Iterator[Cell]:
+def client_cells(folder: Path, client: str) -> Iterator[Cell]:
+    """Open the splits that one client's folder holds."""
     for split in SPLITS:
         packed, pair = folder / f"{split}.npz", folder / split
         if packed.exists() and pair.exists():
@@ -71,9 +72,9 @@ def _cells(folder: Path) -> Iterator[Cell]:
                 f"{packed} and {pair} both hold {split} data of one client. Remove one of them."
             )
         if packed.exists():
-            yield _from_npz(folder.name, split, packed)
+            yield _from_npz(client, split, packed)
         elif pair.exists():
-            yield _from_npy(folder.name, split, pair)
+            yield _from_npy(client, split, pair)
 
 
 def _from_npz(client: str, split: str, path: Path) -> Cell:

@@ -53,10 +53,10 @@ def from_table(
         seed: Names the cut.
         name: What to call the data; the file's name if left out.
     """
-    table = _read(Path(path))
+    table = read_table(Path(path))
     split_column = split if isinstance(split, str) else None
     taken = {client, target} | ({split_column} if split_column else set())
-    _require(table, [*sorted(taken), *(features or ()), *categorical])
+    require_columns(table, [*sorted(taken), *(features or ()), *categorical])
     chosen = _choose(table, features, taken, categorical)
     ids, answer = to_ids(table[client], client), encode_target(table[target], target, kind)
     x, columns = encode_features(table, chosen, categorical, ids, missing)
@@ -86,7 +86,8 @@ def from_table(
     return federate(raw, allotment, name=name or Path(path).stem, recipe=recipe, features=columns)
 
 
-def _read(path: Path) -> Any:
+def read_table(path: Path) -> Any:
+    """Read a `.csv` or `.parquet` file."""
     if not path.is_file():
         raise RequestError(f"there is no table at {path}.")
     if path.suffix == ".parquet":
@@ -111,7 +112,8 @@ def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
         raise DataError(f"{path} cannot be read as a table: {error}") from None
 
 
-def _require(table: Any, columns: Sequence[str]) -> None:
+def require_columns(table: Any, columns: Sequence[str]) -> None:
+    """Refuse a table that lacks one of the columns."""
     for column in columns:
         if column not in table.column_names:
             raise RequestError(

@@ -1,0 +1,1 @@
+"""Clients that work elsewhere: everything about them but the transport."""
