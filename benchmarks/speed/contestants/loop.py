@@ -1,0 +1,99 @@
+"""The loop everybody writes: one model, one optimizer, one client after another."""
+
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import networks
+import shared
+import torch
+
+
+class Trainer:
+    """Trains clients of a workload, and adds their models up."""
+
+    def __init__(self, workload: shared.Workload, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.workload, self.net = workload, networks.built(workload)
+        self.x, self.y = torch.from_numpy(workload.x), torch.from_numpy(workload.y)
+        # FedPer averages all but the last layer, which every client keeps.
+        personal = workload.about["method"] == "fedper"
+        names = list(self.net.state_dict())
+        self.kept = set(names[-2:]) if personal else set()
+        self.heads: dict[int, dict] = {}
+
+    def train(self, model: dict, number: int, places: range) -> tuple[dict, int]:
+        """Train the clients at these places of the cohort; return the weighted sum and weight."""
+        total, weight = {k: torch.zeros_like(v) for k, v in model.items()}, 0
+        for place in places:
+            client = int(self.workload.cohorts[number, place])
+            self.net.load_state_dict({**model, **self.heads.get(client, {})})
+            rows = self._walk(number, place)
+            trained = self.net.state_dict()
+            for name in model:
+                total[name] += trained[name] * rows
+            if self.kept:
+                self.heads[client] = {k: trained[k].clone() for k in self.kept}
+            weight += rows
+        return total, weight
+
+    def _walk(self, number: int, place: int) -> int:
+        about = self.workload.about
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=about["rate"])
+        rows = torch.from_numpy(self.workload.order(number, place))
+        for batch in rows.split(about["batch"]):
+            optimizer.zero_grad()
+            networks.mean_loss(self.net(self.x[batch]), self.y[batch]).backward()
+            optimizer.step()
+        return len(rows)
+
+
+def serve(folder: str, part: int, parts: int, pipe) -> None:
+    trainer = Trainer(shared.Workload.read(Path(folder)), 1)
+    cohort = trainer.workload.about["cohort"]
+    while True:
+        model, number = pipe.recv()
+        pipe.send(trainer.train(model, number, range(part, cohort, parts)))
+
+
+def main() -> None:
+    memory = shared.Memory()
+    workload, out, options = shared.arguments()
+    processes, threads = int(options.get("processes", 1)), int(options.get("threads", 1))
+    trainer = Trainer(workload, threads)
+    model = {k: v.clone() for k, v in trainer.net.state_dict().items()}
+    pipes = []
+    if processes > 1:
+        context = multiprocessing.get_context("spawn")
+        for part in range(processes):
+            ours, theirs = context.Pipe()
+            where = str(workload.folder)
+            context.Process(
+                target=serve, args=(where, part, processes, theirs), daemon=True
+            ).start()
+            pipes.append(ours)
+        for pipe in pipes:  # a first round for nothing: start-up is not what is compared
+            pipe.send((model, 0))
+        for pipe in pipes:
+            pipe.recv()
+        if trainer.kept:
+            raise SystemExit("heads live in the processes; use one process for W3")
+    seconds = []
+    for number in range(workload.about["rounds"]):
+        started = time.perf_counter()
+        if pipes:
+            for pipe in pipes:
+                pipe.send((model, number))
+            parts = [pipe.recv() for pipe in pipes]
+        else:
+            parts = [trainer.train(model, number, range(workload.about["cohort"]))]
+        weight = sum(part[1] for part in parts)
+        model = {k: sum(part[0][k] for part in parts) / weight for k in model}
+        seconds.append(time.perf_counter() - started)
+    shared.report(out, workload, seconds, {k: v.numpy() for k, v in model.items()}, memory)
+
+
+if __name__ == "__main__":
+    main()
