@@ -1,0 +1,150 @@
+"""Rounds per minute of a real federation, beside Flower's own FedAvg on the same nodes.
+
+    python benchmarks/flower_deployment.py [SITES [ROUNDS]]        # 10 and 5 unless given
+
+A model of 5 MB and no local work. SuperLink, path filter and sites on loopback, over TLS with keys.
+Ours also checks every message, keeps private state on disk and writes a checkpoint per round.
+Most of a round is Flower's polling and the start of a Python process per message, in both.
+`flower_overhead.py` shows the rest alone, and counts bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tomli_w
+
+from motet.config import experiment_from_dict
+from motet.deploy import results
+from motet.deploy.app import FLOWER
+from motet.deploy.layout import PACKAGE, Deployment
+from motet.deploy.loopback import Loopback
+from motet.deploy.submission import write_settings
+from motet.deploy.writing import Draft
+
+WIDTH = 17_000  # of the hidden layer: 5 MB with 64 inputs and 10 classes
+PLAIN_SERVER = """
+import time
+from pathlib import Path
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from motet_app.network import build
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    sites, rounds = context.run_config["sites"], context.run_config["rounds"]
+    strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=sites)
+    started = time.monotonic()
+    strategy.start(grid, ArrayRecord(build().state_dict()), num_rounds=rounds)
+    Path(context.run_config["out"]).write_text(str((time.monotonic() - started) / rounds))
+"""
+PLAIN_CLIENT = """
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from motet_app.network import build
+
+app = ClientApp()
+
+
+@app.train()
+def train(message, context):
+    model = build()
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    metrics = MetricRecord({"num-examples": 1})
+    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
+    return Message(content, reply_to=message)
+"""
+NETWORK = f"""
+from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Linear(64, {WIDTH}), nn.ReLU(), nn.Linear({WIDTH}, 10))
+"""
+
+
+def make_deployment(folder: Path, sites: int, rounds: int) -> Deployment:
+    tables = {
+        "run": {"rounds": rounds, "evaluate_every": rounds},
+        "method": {"name": "fedavg", "steps": 1, "batch_size": 1},
+        "data": {"name": "digits", "partition": {"name": "iid", "clients": sites}},
+        "model": {"name": "mlp", "hidden": [WIDTH]},
+    }
+    experiment = experiment_from_dict(tables)
+    draft = Draft.of(experiment, folder / "net", name="speed", host="localhost", port=8443)
+    draft.write()
+    return draft.deployment
+
+
+def plain_app(folder: Path, settings: dict[str, int | str]) -> Path:
+    app = folder / "plain"
+    (app / PACKAGE).mkdir(parents=True)
+    files = {"__init__": "", "server_app": PLAIN_SERVER, "client_app": PLAIN_CLIENT}
+    for name, text in {**files, "network": NETWORK}.items():
+        (app / PACKAGE / f"{name}.py").write_text(text)
+    parts = {f"{side}app": f"{PACKAGE}.{side}_app:app" for side in ("server", "client")}
+    about = {"publisher": "motet", "components": parts, "config": settings}
+    project = {
+        "name": "plain",
+        "version": "1.0.0",
+        "license": "Apache-2.0",
+        "dependencies": [FLOWER],
+    }
+    (app / "pyproject.toml").write_text(
+        tomli_w.dumps(
+            {"project": {**project, "dependencies": [FLOWER]}, "tool": {"flwr": {"app": about}}}
+        )
+    )
+    return app
+
+
+def run(federation: Loopback, app: Path, settings: Path) -> None:
+    number = federation.control.submit(app, settings)
+    while not (submitted := federation.control.run(number)).is_over:
+        time.sleep(3)
+    assert submitted.status == "finished:completed", federation.control.log(number)
+
+
+def ours(federation: Loopback, folder: Path) -> float:
+    deployment, out = federation.deployment, folder / "ours"
+    write_settings(folder / "ours.toml", deployment, out=out, sites=deployment.sites)
+    run(federation, deployment.app, folder / "ours.toml")
+    rounds = results.rounds(out)
+    return sum(line["seconds"] for line in rounds) / len(rounds)
+
+
+def plain(federation: Loopback, folder: Path, rounds: int) -> float:
+    out = folder / "plain.txt"
+    settings = {"sites": len(federation.deployment.sites), "rounds": rounds, "out": str(out)}
+    (folder / "plain.toml").write_text(tomli_w.dumps(settings))
+    run(federation, plain_app(folder, settings), folder / "plain.toml")
+    return float(out.read_text())
+
+
+def main() -> None:
+    sites, rounds = (*map(int, sys.argv[1:]), *(10, 5)[len(sys.argv) - 1 :])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        deployment = make_deployment(folder, sites, rounds)
+        with Loopback(deployment, folder / "programs") as federation:
+            federation.start_server()
+            federation.register(deployment.sites)
+            for site in deployment.sites:
+                federation.start_site(site)
+            federation.await_online(deployment.sites)
+            print(f"5 MB, {sites} sites, {rounds} rounds, TLS and keys", flush=True)
+            print(
+                f"Flower's FedAvg  {plain(federation, folder, rounds):.1f} s per round", flush=True
+            )
+            print(f"Motet on Flower  {ours(federation, folder):.1f} s per round", flush=True)
+
+
+if __name__ == "__main__":
+    main()

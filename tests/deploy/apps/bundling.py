@@ -1,0 +1,193 @@
+"""Many experiments in one Flower run: every message carries one message of each experiment.
+
+A message to a real site starts a Python process that imports torch; eleven experiments side by side
+would start eleven times as many. Here the unchanged servers of all experiments run in threads, each
+with a grid of its own that collects what they send until all of them wait for replies. What goes to
+one site then travels in one envelope, and the unchanged clients answer its messages one by one.
+
+This file is copied into the app that the tests submit.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from motet.backends import flower_apps
+
+LOOK_S = 0.5  # each experiment looks for its replies; they need not all reach the SuperLink
+
+
+def contexts(context: Context) -> dict[str, Context]:
+    """Give each experiment a context of its own; they share nothing but the node."""
+    configs = json.loads(context.run_config["experiments"])
+    shared = {k: v for k, v in context.run_config.items() if k != "experiments"}
+    return {
+        name: Context(
+            context.run_id,
+            context.node_id,
+            context.node_config,
+            RecordDict(),
+            {
+                **shared,
+                "experiment": name,
+                "config": text,
+                "out": f"{shared['out']}/{name}",
+            },
+        )
+        for name, text in configs.items()
+    }
+
+
+class Hub:
+    """Collects the messages of all experiments, and hands out their replies."""
+
+    def __init__(self, grid, names):
+        self.grid, self.lock = grid, threading.Lock()
+        self.busy = set(names)  # who has not said yet that it waits
+        self.waiting = set()
+        self.outbox = {}  # (experiment, number) -> message
+        self.under_way = {}  # id of an envelope -> what is in it
+        self.replies = {name: [] for name in names}
+        self.count = 0
+        self.next_look = 0.0
+
+    def push(self, name, message):
+        with self.lock:
+            self._works(name)
+            self.count += 1
+            self.outbox[name, f"inner-{self.count}"] = message
+            return f"inner-{self.count}"
+
+    def pull(self, name):
+        with self.lock:
+            self.busy.discard(name)
+            self.waiting.add(name)
+            if not self.busy and self.outbox:
+                self._send()
+            if self.under_way and time.monotonic() > self.next_look:
+                self._receive()
+                self.next_look = time.monotonic() + LOOK_S
+            replies, self.replies[name] = self.replies[name], []
+            if replies:
+                self._works(name)
+            return replies
+
+    def leave(self, name):
+        with self.lock:
+            self.busy.discard(name)
+            self.waiting.discard(name)
+
+    def nodes(self):
+        with self.lock:
+            return self.grid.get_nodes()
+
+    def _works(self, name):
+        self.waiting.discard(name)
+        self.busy.add(name)
+
+    def _send(self):
+        inside = {}
+        for (name, number), message in self.outbox.items():
+            inside.setdefault(message.metadata.dst_node_id, []).append((name, number, message))
+        self.outbox = {}
+        for node, messages in inside.items():
+            records, index = {}, {}
+            for name, number, message in messages:
+                index[number] = f"{name} {message.metadata.message_type}"
+                records |= {f"{number}/{key}": value for key, value in message.content.items()}
+            envelope = RecordDict({"index": ConfigRecord(index), **records})
+            (sent,) = self.grid.push_messages([Message(envelope, node, "train")])
+            self.under_way[sent] = [(name, number) for name, number, _ in messages]
+
+    def _receive(self):
+        for reply in self.grid.pull_messages(list(self.under_way)):
+            inside = self.under_way.pop(reply.metadata.reply_to_message_id)
+            for name, number in inside:
+                self.replies[name].append(Opened(reply, number))
+
+
+class Opened:
+    """One message out of an envelope; an error is one for all of them."""
+
+    def __init__(self, reply, number):
+        self.metadata = SimpleNamespace(reply_to_message_id=number)
+        self.has_error = reply.has_error
+        if reply.has_error():
+            self.error = reply.error
+        else:
+            self.content = taken(reply.content, number)
+
+
+class OneOfMany:
+    """The grid as one experiment sees it."""
+
+    def __init__(self, hub, name):
+        self.hub, self.name = hub, name
+
+    def get_nodes(self):
+        return self.hub.nodes()
+
+    def push_messages(self, messages):
+        return [self.hub.push(self.name, message) for message in messages]
+
+    def pull_messages(self, message_ids):
+        return self.hub.pull(self.name)
+
+
+def taken(content, number):
+    """Take the records of one message out of an envelope."""
+    start = f"{number}/"
+    return RecordDict({k.removeprefix(start): v for k, v in content.items() if k.startswith(start)})
+
+
+def server_app():
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        every = contexts(context)
+        hub, failures = Hub(grid, every), {}
+
+        def conduct(name):
+            try:
+                flower_apps.server_app()(OneOfMany(hub, name), every[name])
+            except Exception as reason:
+                failures[name] = reason
+            finally:
+                hub.leave(name)
+
+        threads = [threading.Thread(target=conduct, args=(name,)) for name in every]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise RuntimeError(f"failed: {failures}")
+
+    return app
+
+
+def client_app():
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        every, records = contexts(context), {}
+        for number, about in message.content["index"].items():
+            name, kind = about.split(" ")
+            about_it = copy.deepcopy(message.metadata)
+            about_it.message_type = kind
+            inner = Message(content=taken(message.content, number), metadata=about_it)
+            reply = flower_apps.client_app()(inner, every[name])
+            records |= {f"{number}/{key}": value for key, value in reply.content.items()}
+        return Message(RecordDict(records), reply_to=message)
+
+    return app

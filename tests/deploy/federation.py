@@ -1,0 +1,132 @@
+"""Deployments for tests, and the real programs on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import psutil
+import tomli_w
+
+from motet.config import experiment_from_dict
+from motet.deploy.layout import PACKAGE
+from motet.deploy.loopback import Loopback, site_process
+from motet.deploy.processes import MARK
+from motet.deploy.submission import app_settings
+from motet.deploy.writing import Draft
+
+APPS = Path(__file__).parent / "apps"
+PATIENCE_S = 900.0  # a CI machine may be busy with other things
+DEADLINE_S = 300.0
+
+
+def small_experiment(method="fedper", *, clients=4, rounds=3, **more):
+    """Digits among four clients, with a small network."""
+    return experiment_from_dict(
+        {
+            "run": {"rounds": rounds, "evaluate_every": rounds},
+            "method": {"name": method, **more},
+            "data": {"name": "digits", "partition": {"name": "iid", "clients": clients}},
+            "model": {"name": "mlp", "hidden": [8]},
+        }
+    )
+
+
+def write_deployment(path, experiment=None, **settings):
+    """Write a deployment as `motet deploy init` does."""
+    about = {"name": "small", "host": "localhost", "port": 8443, **settings}
+    draft = Draft.of(experiment or small_experiment(), path, **about)
+    draft.write()
+    return draft
+
+
+def custom_app(deployment, path, module, sides=("server", "client")):
+    """Copy the deployment's app, with some of its sides from a module of `apps`."""
+    shutil.copytree(deployment.app, path)
+    shutil.copy(APPS / f"{module}.py", path / PACKAGE)
+    for side in sides:
+        shim = f"from {PACKAGE}.{module} import {side}_app\n\napp = {side}_app()\n"
+        (path / PACKAGE / f"{side}_app.py").write_text(shim)
+    return path
+
+
+def add_setting(app, name, value):
+    """Declare one more setting: Flower refuses those that an app does not name."""
+    project = (app / "pyproject.toml").read_text()
+    (app / "pyproject.toml").write_text(project + f"{name} = {json.dumps(value)}\n")
+
+
+class Programs(Loopback):
+    """A federation whose server and sites are up; it can be sent experiments one after another."""
+
+    def begin(self, sites):
+        self.start_server()
+        self.register(sites)
+        for site in sites:
+            self.start_site(site)
+        self.await_online(sites)
+
+    def submit(self, name, *, app=None, **settings):
+        """Submit a run that keeps its results in `folder / name`; return its number."""
+        defaults = {
+            "experiment": name,
+            "config": app_settings(self.deployment)["config"],
+            "out": str(self.folder / name),
+            "clients": ",".join(self.deployment.sites),
+            "deadline-s": DEADLINE_S,
+        }
+        path = self.folder / f"{name}.toml"
+        path.write_text(tomli_w.dumps(defaults | settings))
+        return self.control.submit(app or self.deployment.app, path)
+
+    def await_end(self, number):
+        """Wait until a run has ended, and return how."""
+        await_that(lambda: self.control.run(number).is_over, pause_s=5.0)  # each look is a program
+        return self.control.run(number).status
+
+    def completed(self, number):
+        """Wait until a run has ended well."""
+        status = self.await_end(number)
+        assert status == "finished:completed", self.control.log(number)
+
+    def rounds(self, name):
+        """Read the rounds on record."""
+        path = self.folder / name / "rounds.jsonl"
+        return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+
+    def workers(self, site, program="flwr-clientapp"):
+        """List the processes that do a site's work at this moment."""
+        return [p for p in self.family(site_process(site)) if program in command_of(p)]
+
+    def family(self, name):
+        leader = psutil.Process(self.processes._running[name].pid)
+        return [leader, *leader.children(recursive=True)]
+
+
+def await_that(holds, *, pause_s=0.1):
+    """Wait until something holds, on however busy a machine."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(pause_s)
+
+
+def carriers(mark):
+    """List the processes that carry the mark of a federation."""
+    return [process for process in psutil.process_iter() if mark_of(process) == mark]
+
+
+def mark_of(process):
+    try:
+        return process.environ().get(MARK)
+    except (psutil.Error, OSError):  # another user's, or gone in the meantime
+        return None
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

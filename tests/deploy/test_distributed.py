@@ -1,0 +1,302 @@
+"""The real programs on loopback: SuperLink, path filter and four sites, over TLS with keys."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import ssl
+import time
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import psutil
+import pytest
+from federation import (
+    PATIENCE_S,
+    Programs,
+    add_setting,
+    await_that,
+    carriers,
+    command_of,
+    custom_app,
+    write_deployment,
+)
+
+from motet.catalog import method_class
+from motet.config import write_tables
+from motet.deploy import commands
+from motet.deploy.certificates import write_certificates, write_site_key
+from motet.deploy.commands import LOOPBACK
+from motet.deploy.control import Control
+from motet.deploy.examples import agreed_data
+from motet.deploy.loopback import SUPERLINK, free_ports, site_process
+from motet.errors import StateError
+from motet.records import read_scores
+from motet.remote.agreement import Agreement
+from motet.remote.directory import read_server
+from motet.remote.private import PrivateFile
+from motet.testing.comparing import require_close
+
+pytestmark = pytest.mark.distributed
+
+METHODS = (
+    "fedavg fedper fedrep ditto fedalt fedfomo knn-per flow apfl ifca scaffold".split()  # noqa: SIM905
+)
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory):
+    return write_deployment(tmp_path_factory.mktemp("deploy") / "small")
+
+
+@pytest.fixture(scope="module")
+def programs(draft, tmp_path_factory):
+    with Programs(draft.deployment, tmp_path_factory.mktemp("programs")) as running:
+        running.begin(draft.deployment.sites)
+        yield running
+
+
+def config_for(draft, name, rounds=ROUNDS):
+    """The config of the deployment, with another method."""
+    experiment = replace(draft.experiment, method=method_class(name)())
+    tables = experiment.to_dict()
+    tables["run"] |= {"rounds": rounds, "evaluate_every": rounds}
+    return write_tables({**tables, "data": agreed_data(experiment.data, draft.federation)})
+
+
+def oracle_of(draft, name, rounds=ROUNDS):
+    """The same experiment in one process, client by client."""
+    run = replace(draft.experiment.run, rounds=rounds, backend="serial")
+    experiment = replace(draft.experiment, method=method_class(name)(), run=run)
+    oracle = experiment.start(draft.federation)
+    for _ in range(rounds):
+        oracle.advance()
+    return oracle
+
+
+def require_agreement(programs, draft, name, experiment, out):
+    """Whatever the server and the sites ended with is what one process ends with."""
+    oracle = oracle_of(draft, name)
+    agreement = Agreement.from_text(experiment, config_for(draft, name))
+    setting = agreement.setting(agreement.outline(draft.deployment.sites))
+    served = read_server(out, agreement)
+    require_close(oracle.server, served, f"{name}: the server's state", 1e-5)
+    for site in draft.deployment.sites:
+        kept = kept_at(programs, agreement, setting, site)
+        require_close(oracle.clients[site], kept.after, f"{name}: what {site} keeps", 1e-5)
+    scores = {s.client: s.loss for s in read_scores(out / "clients.parquet") if s.split == "test"}
+    expected = {row.client: row.loss for row in oracle.evaluate("test").rows}
+    assert scores == pytest.approx(expected, abs=1e-5), name
+
+
+def kept_at(programs, agreement, setting, site):
+    folder = programs.folder / "state" / site
+    private = PrivateFile.of(folder, agreement.experiment, site, agreement.agreed)
+    return private.read(setting.fresh_client(site))
+
+
+# -- agreement ----------------------------------------------------------------
+
+
+def test_eleven_methods_agree_with_serial_over_tls_with_keys(programs, draft, tmp_path):
+    app = custom_app(draft.deployment, tmp_path / "app", "bundling")
+    add_setting(app, "experiments", "")
+    experiments = json.dumps({name: config_for(draft, name) for name in METHODS})
+    number = programs.submit("bundle", app=app, experiments=experiments)
+    programs.completed(number)
+    for name in METHODS:
+        out = programs.folder / "bundle" / name
+        lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        assert [len(line["replied"]) for line in lines] == [4] * ROUNDS, name
+        require_agreement(programs, draft, name, name, out)
+
+
+# -- who may do what ----------------------------------------------------------
+
+
+def stranger(programs, method, path):
+    """Call the public port with nothing but the authority's certificate; return the status."""
+    authority = programs.deployment.certificates / "ca.crt"
+    url = f"https://{LOOPBACK}:{programs.port}{path}"
+    request = urllib.request.Request(
+        url,
+        data=b"" if method == "POST" else None,
+        method=method,
+        headers={"content-type": "application/protobuf", "accept": "application/protobuf"},
+    )
+    trust = ssl.create_default_context(cafile=authority)
+    try:
+        with urllib.request.urlopen(request, context=trust, timeout=60) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/control/list-runs",
+        "/v1/control/start-run",
+        "/v1/runtime/acquire-task",
+        "/v1/fleet/../control/list-runs",
+        "/v1/fleet/%2e%2e/control/list-runs",
+        "//v1/control/list-runs",
+        "/docs",
+        "/health",
+    ],
+)
+def test_a_stranger_reaches_nothing_but_the_fleet_interface(programs, path):
+    assert stranger(programs, "POST", path) == 404
+    assert stranger(programs, "GET", path) in (404, 405)
+
+
+def test_a_stranger_without_a_key_is_turned_away_at_the_fleet_interface(programs):
+    assert stranger(programs, "POST", "/v1/fleet/pull-messages") == 401
+
+
+def test_a_stranger_can_neither_list_nor_start_runs_while_the_operator_can(
+    programs, draft, tmp_path
+):
+    authority = draft.deployment.certificates / "ca.crt"
+    outside = Control.of(tmp_path / "outside", f"{LOOPBACK}:{programs.port}", authority)
+    before = {run.number for run in programs.control.runs()}
+    with pytest.raises(StateError):
+        outside.runs()
+    settings = tmp_path / "settings.toml"
+    settings.write_text('experiment = "stolen"\n')
+    with pytest.raises(StateError):
+        outside.submit(draft.deployment.app, settings)
+    assert {run.number for run in programs.control.runs()} == before
+
+
+def try_site(programs, folder):
+    """Start a site from a folder that was tampered with, and return its exit code."""
+    server = f"{LOOPBACK}:{programs.port}"
+    name = f"intruder-{folder.name}"
+    programs._start(name, commands.supernode(folder, server=server, port=free_ports(1)[0]))
+    await_that(lambda: name in programs.processes.ended())
+    code = programs.processes.ended()[name]
+    programs.processes.kill(name)
+    return code
+
+
+@pytest.fixture
+def copied_site(programs, tmp_path):
+    return shutil.copytree(programs.deployment.site("0"), tmp_path / "copy")
+
+
+def test_a_site_with_a_key_that_is_not_registered_is_refused(programs, copied_site):
+    write_site_key(copied_site / "site.key")
+    before = {node.number for node in programs.control.nodes()}
+    assert try_site(programs, copied_site) != 0
+    assert {node.number for node in programs.control.nodes()} == before
+
+
+def test_a_site_that_trusts_another_authority_does_not_connect(programs, copied_site, tmp_path):
+    write_certificates(tmp_path / "others", ["localhost", LOOPBACK])
+    shutil.copy(tmp_path / "others" / "ca.crt", copied_site / "ca.crt")
+    assert try_site(programs, copied_site) != 0
+
+
+# -- faults -------------------------------------------------------------------
+
+
+TRICKS = {"0": ["not_a_number", "old_round"], "1": ["wrong_shape"], "2": ["hundredfold"]}
+REASONS = [
+    {
+        "0": "NaN",
+        "1": "should be torch.float32 of shape",
+        "2": "bytes came where",
+    },
+    {"0": "round 0 came in round 2"},
+]
+
+
+def hostile_app(draft, tmp_path):
+    app = custom_app(draft.deployment, tmp_path / "app", "hostile", sides=["client"])
+    add_setting(app, "tricks", "{}")
+    add_setting(app, "until", "")
+    return app
+
+
+def test_a_site_that_sends_nonsense_is_rejected_and_named(programs, draft, tmp_path):
+    app = hostile_app(draft, tmp_path)
+    config = config_for(draft, "fedavg", rounds=2)
+    number = programs.submit("hostile", app=app, config=config, tricks=json.dumps(TRICKS))
+    programs.completed(number)
+    log = programs.control.log(number)
+    for line, reasons in zip(programs.rounds("hostile"), REASONS, strict=True):
+        assert line["rejected"].keys() == reasons.keys()
+        assert set(line["replied"]) == set(draft.deployment.sites) - reasons.keys()
+        for site, why in reasons.items():
+            assert why in line["rejected"][site]
+            assert f"round {line['round']}: {site} rejected" in log
+
+
+def test_a_site_that_is_killed_misses_its_round_and_comes_back_with_its_state(
+    programs, draft, tmp_path
+):
+    victim, other, *_ = draft.deployment.sites
+    app = hostile_app(draft, tmp_path)
+    back = tmp_path / "back"
+    # Round 3 is held until the victim is back, so that round 4 is one with everybody.
+    tricks = json.dumps({other: ["honest", "honest", "held_back"]})
+    config = config_for(draft, "fedper", rounds=4)
+    number = programs.submit("killed", app=app, config=config, tricks=tricks, until=str(back))
+    await_that(lambda: programs.rounds("killed") and programs.workers(victim))
+    programs.processes.kill(site_process(victim))
+    state = programs.folder / "state" / victim / "killed" / f"{victim}.safetensors"
+    kept = state.read_bytes()
+    await_that(lambda: len(programs.rounds("killed")) == 2)
+    assert state.read_bytes() == kept  # of round 1, and whole
+    come_back(programs, victim)
+    back.touch()
+    programs.completed(number)
+    first, second, third, fourth = programs.rounds("killed")
+    everybody = set(draft.deployment.sites)
+    assert set(first["replied"]) == set(fourth["replied"]) == everybody
+    assert set(second["replied"]) == set(third["replied"]) == everybody - {victim}
+    assert second["lost"] == [victim]
+
+
+def come_back(programs, site):
+    """Restart as a service does: the SuperLink may take the old one for alive for a minute."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        programs.start_site(site)
+        with contextlib.suppress(StateError):  # it was refused, and has ended
+            programs.await_online([site])
+            return
+        programs.processes.kill(site_process(site))
+    raise AssertionError(f"{site} did not come back")
+
+
+def test_a_server_that_is_killed_goes_on_to_the_same_result(programs, draft):
+    config = config_for(draft, "fedper")
+    programs.submit("resumed", config=config)
+    await_that(lambda: programs.rounds("resumed"))
+    (server,) = [p for p in programs.family(SUPERLINK) if "flwr-serverapp" in command_of(p)]
+    server.kill()
+    programs.completed(programs.submit("resumed", config=config))
+    require_agreement(programs, draft, "fedper", "resumed", programs.folder / "resumed")
+
+
+# -- the end ------------------------------------------------------------------
+
+
+def zombies():
+    children = psutil.Process().children(recursive=True)
+    return {child.pid for child in children if child.status() == psutil.STATUS_ZOMBIE}
+
+
+def test_no_process_is_left(draft, tmp_path):
+    before = zombies()
+    with Programs(draft.deployment, tmp_path) as running:
+        running.begin(draft.deployment.sites[:1])
+        mark = running.processes.mark
+        assert carriers(mark)
+    assert carriers(mark) == []
+    assert zombies() <= before

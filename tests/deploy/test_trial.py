@@ -1,0 +1,81 @@
+"""`motet deploy trial` as a process of its own: to the end, and stopped half-way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from federation import await_that, carriers, write_deployment
+
+from motet.deploy.trial import MARK
+from motet.records import read_scores
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    return write_deployment(tmp_path / "net").deployment
+
+
+def start_trial(deployment, *options):
+    code = "from motet.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "deploy", "trial", str(deployment.path), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_a_trial_ends_with_a_run_directory_and_no_process(deployment):
+    trial = start_trial(deployment, "--sites", "1", "--rounds", "1", "--json")
+    out, err = trial.communicate()
+    assert trial.returncode == 0, err
+    assert "round 1 of 1: 1 of 1 site replied" in err
+    result = json.loads(out)
+    assert result["cost"]["bytes_up"] > 0
+    run = deployment.trial / "run"
+    assert {row.client for row in read_scores(run / "clients.parquet")} == {"0"}
+    assert len((run / "rounds.jsonl").read_text().splitlines()) == 1
+    assert carriers((deployment.trial / MARK).read_text()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_trial_that_is_stopped_leaves_no_process(deployment, number):
+    trial = start_trial(deployment, "--sites", "1")
+    mark = deployment.trial / MARK
+    await_that(lambda: mark.exists() and len(carriers(mark.read_text())) >= 3)  # a site is up, too
+    trial.send_signal(number)
+    _, err = trial.communicate()
+    assert trial.returncode == 130
+    assert "all programs of the trial are ended" in err
+    assert carriers(mark.read_text()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+def test_a_trial_that_is_killed_is_cleaned_up_by_the_next(deployment):
+    killed = start_trial(deployment, "--sites", "1")
+    mark = deployment.trial / MARK
+    await_that(lambda: mark.exists() and carriers(mark.read_text()))
+    killed.kill()
+    killed.communicate()
+    left = mark.read_text()
+    assert carriers(left)
+    following = start_trial(deployment, "--sites", "1", "--overwrite")
+    await_that(lambda: mark.exists() and mark.read_text() != left)
+    assert carriers(left) == []
+    following.send_signal(signal.SIGINT)
+    following.communicate()
+
+
+def test_nothing_of_ours_is_a_zombie():
+    children = psutil.Process().children(recursive=True)
+    assert not [child for child in children if child.status() == psutil.STATUS_ZOMBIE]
