@@ -4,10 +4,11 @@ Draws scores with noise of three kinds (of the client; of the seed, shared by al
 together, half as large as that of the client) and counts
 
     how often a 95% interval covers the truth: of a bootstrap over clients, of a bootstrap over
-    clients and seeds, and of `motet.chance.interval`;
+    clients and seeds, and of `motet.judging.chance.interval`;
     how often a table of five equal methods claims a difference, after Holm's correction: by
     Student's test over clients, by one over clients and seeds with Satterthwaite's degrees of
-    freedom, and by that of `motet.chance`. Verdicts claim less: they ask for sign flips, too.
+    freedom, and by that of `motet.judging.chance`. Verdicts claim less: they also ask for sign
+    flips.
 
     python benchmarks/calibration.py
 """
@@ -19,9 +20,17 @@ from itertools import combinations
 import numpy as np
 from scipy.special import stdtr
 
-from motet.chance import LEVEL, corrected, interval, over_seeds, redraw_clients, student, variance
+from motet.judging.chance import (
+    LEVEL,
+    corrected,
+    interval,
+    over_seeds,
+    redraw_clients,
+    student,
+    variance,
+)
+from motet.judging.tables import aligned
 from motet.keys import Key
-from motet.tables import aligned
 
 INTERVALS, TABLES = 400, 2000
 WORLDS = [  # clients, seeds, noise of seeds in units of that of clients

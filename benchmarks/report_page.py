@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
-from motet.comparison import Comparison, Cost, FederationPicture, Look, Row
+from motet.comparing.comparison import Comparison, Cost, FederationPicture, Look, Row
 from motet.evaluate import Evaluation, Score
 from motet.report import write
 

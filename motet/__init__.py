@@ -9,12 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet import data, models, testing
-    from motet.comparison import Comparison
-    from motet.contest import compare
+    from motet import data, models, report, testing
+    from motet.comparing.budget import Budget
+    from motet.comparing.comparison import Comparison
+    from motet.comparing.contest import compare
+    from motet.comparing.tuning import Search
     from motet.evaluate import Evaluation
+    from motet.execution.planning import ExecutionPlan
+    from motet.exporting.export import export
+    from motet.exporting.predictors import load_predictor
+    from motet.faults import Faults
     from motet.federation import Round, Run, rounds, run
     from motet.fitting import fit
+    from motet.judging.verdict import Verdict
     from motet.keys import Key
     from motet.method import Method
     from motet.methods.apfl import APFL
@@ -63,6 +70,8 @@ if TYPE_CHECKING:
     from motet.robust import ClippedMean, Krum, Median, TrimmedMean
     from motet.schedules import Exponential, Linear
     from motet.selectors import Blocks
+    from motet.stores.disk import DiskStore
+    from motet.studies import Study
     from motet.task import Task
 
 __version__ = "0.1.0"
@@ -73,13 +82,17 @@ _HOMES = {
     "Adagrad": "motet.optim",
     "Adam": "motet.optim",
     "Blocks": "motet.selectors",
+    "Budget": "motet.comparing.budget",
     "CFL": "motet.methods.cfl",
     "ClippedMean": "motet.robust",
-    "Comparison": "motet.comparison",
+    "Comparison": "motet.comparing.comparison",
+    "DiskStore": "motet.stores.disk",
     "Ditto": "motet.methods.ditto",
     "DynamicRouting": "motet.methods.dynamic_routing",
     "Evaluation": "motet.evaluate",
+    "ExecutionPlan": "motet.execution.planning",
     "Exponential": "motet.schedules",
+    "Faults": "motet.faults",
     "FedALA": "motet.methods.fedala",
     "FedAMP": "motet.methods.fedamp",
     "FedAdagrad": "motet.methods.fedadagrad",
@@ -127,14 +140,20 @@ _HOMES = {
     "Round": "motet.federation",
     "Run": "motet.federation",
     "Scaffold": "motet.methods.scaffold",
+    "Search": "motet.comparing.tuning",
     "Sgd": "motet.optim",
+    "Study": "motet.studies",
     "Task": "motet.task",
     "TrimmedMean": "motet.robust",
+    "Verdict": "motet.judging.verdict",
     "Yogi": "motet.optim",
-    "compare": "motet.contest",
+    "compare": "motet.comparing.contest",
     "data": "motet.data",
+    "export": "motet.exporting.export",
     "fit": "motet.fitting",
+    "load_predictor": "motet.exporting.predictors",
     "models": "motet.models",
+    "report": "motet.report",
     "rounds": "motet.federation",
     "run": "motet.federation",
     "testing": "motet.testing",
@@ -149,12 +168,16 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Blocks",
+    "Budget",
     "ClippedMean",
     "Comparison",
+    "DiskStore",
     "Ditto",
     "DynamicRouting",
     "Evaluation",
+    "ExecutionPlan",
     "Exponential",
+    "Faults",
     "FedALA",
     "FedAMP",
     "FedAdagrad",
@@ -199,14 +222,20 @@ __all__ = [
     "Round",
     "Run",
     "Scaffold",
+    "Search",
     "Sgd",
+    "Study",
     "Task",
     "TrimmedMean",
+    "Verdict",
     "Yogi",
     "compare",
     "data",
+    "export",
     "fit",
+    "load_predictor",
     "models",
+    "report",
     "rounds",
     "run",
     "testing",

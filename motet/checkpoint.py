@@ -1,116 +1,237 @@
-"""The state of a run on disk: what the server holds and what clients keep, as safetensors.
+"""The state of a run on disk, in one SQLite file: `checkpoint/state.sqlite`.
 
-    checkpoint/meta.json                    which round, which files, their hashes
-    checkpoint/server-000010.safetensors    the server's state
-    checkpoint/clients-000010.safetensors   private states, "client/name"
+    clients, states, seal   what clients keep, see `motet.stores.disk`
+    tensors                 the server's state and the run's extras, a safetensors file per tensor
+    records                 what was written down about each round
+    checkpoint              which round all of it is of, and the hashes of the tensors
 
-`meta.json` is replaced last and in one step, so it always points to files that are complete.
+A save is one transaction, so a crash at any instant leaves the last save, whole. Only what has
+changed is written. Everything is checked when it is read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import zlib
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from motet import wire
-from motet.atomic import write_atomically
+from torch import Tensor
+
+from motet import tree, wire
 from motet.errors import StateError, WireError
 from motet.federation import Run
+from motet.store import CopiedStore
+from motet.stores import DiskStore
 
-FORMAT = 1
-META = "meta.json"
-KEYS = ("format", "finished", "method", "data", "clients", "files")
-PATTERNS = ("server-*.safetensors", "clients-*.safetensors", ".*.unfinished")
-
-
-def save(run: Run, folder: Path) -> None:
-    """Save a run between two rounds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    store = run.setting.store
-    files = {
-        f"server-{run.finished:06d}.safetensors": wire.to_bytes(run.server),
-        f"clients-{run.finished:06d}.safetensors": wire.to_bytes({c: store.get(c) for c in store}),
-    }
-    for name, contents in files.items():
-        write_atomically(folder / name, contents)
-    meta = {
-        "format": FORMAT,
-        "finished": run.finished,
-        "method": run.setting.method.name,
-        "data": run.setting.federation.hash,
-        # Named here as well: a client whose state is empty has no tensor that would name it, but
-        # it has trained.
-        "clients": list(store),
-        "files": {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()},
-    }
-    write_atomically(folder / META, json.dumps(meta, indent=2).encode())
-    _remove_superseded(folder, keep=set(files))
+FORMAT = 2
+STATE = "state.sqlite"
+OLD = "meta.json"  # of format 1
+PATTERNS = (f"{STATE}*", OLD, "*-??????.safetensors", ".*.unfinished")
+PART = 2**28  # SQLite keeps less than a gigabyte in one value
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS tensors (name TEXT NOT NULL, part INTEGER NOT NULL,
+       bytes BLOB NOT NULL, PRIMARY KEY (name, part))""",
+    """CREATE TABLE IF NOT EXISTS records (kind TEXT NOT NULL, number INTEGER NOT NULL,
+       text TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (kind, number))""",
+    """CREATE TABLE IF NOT EXISTS checkpoint (number INTEGER PRIMARY KEY, text TEXT NOT NULL,
+       checksum INTEGER NOT NULL)""",
+)
 
 
-def restore(run: Run, folder: Path) -> None:
-    """Put a saved state into a run that has just been started with the same settings."""
-    meta = read_meta(folder)
-    setting = run.setting
-    came, expected = (meta["method"], meta["data"]), (setting.method.name, setting.federation.hash)
-    if came != expected:
-        raise StateError(
-            f"the checkpoint in {folder} is of {came[0]} on data {came[1][:12]}; this run is "
-            f"{expected[0]} on data {expected[1][:12]}."
-        )
-    server, clients = (_read(folder, name, digest) for name, digest in meta["files"].items())
-    run.server = wire.from_bytes(run.server, server)
-    template = {client: setting.fresh_client(client) for client in meta["clients"]}
-    for client, kept in wire.from_bytes(template, clients).items():
-        setting.store.put(client, kept)
-    run.finished = meta["finished"]
+class Checkpoint:
+    """What is saved about one run, and the transaction that the next save will end."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        store = run.setting.store
+        self.run = run
+        self.states = store if isinstance(store, DiskStore) else disk_store(folder)
+        self._digests: dict[str, str] = {}  # of the tensors on disk
+        self._told = 0
+
+    def newly_damaged(self) -> dict[str, str]:
+        """Say who lost what was kept, and why, since this was last asked."""
+        new = list(self.states.damaged.items())[self._told :]
+        self._told += len(new)
+        return dict(new)
+
+    def note(self, kind: str, number: int, text: str) -> None:
+        """Write down something about a round; it becomes part of the next save."""
+        row = (kind, number, text, _checksum(kind, number, text))
+        self.states.database.write("REPLACE INTO records VALUES (?, ?, ?, ?)", *row)
+
+    def notes(self, kind: str) -> Iterator[tuple[int, str]]:
+        """Read what was written down, in the order of the numbers."""
+        query = "SELECT number, text, checksum FROM records WHERE kind = ? ORDER BY number"
+        for number, text, checksum in self.states.database.each((int, str, int), query, kind):
+            if _checksum(kind, number, text) != checksum:
+                raise self._damage(f"{kind} {number} is not what was saved")
+            yield number, text
+
+    def save(self) -> None:
+        """Save the run as it is between two rounds."""
+        run, store = self.run, self.run.setting.store
+        if isinstance(store, CopiedStore):
+            for client in sorted(store.changed):
+                self.states.put(client, store.get(client))
+        digests = {name: self._write(name, leaf) for name, leaf in _named(run)}
+        for name in self._digests.keys() - digests.keys():
+            self.states.database.write("DELETE FROM tensors WHERE name = ?", name)
+        text = json.dumps(self._description(digests))
+        row = (0, text, _checksum("checkpoint", 0, text))
+        self.states.database.write("REPLACE INTO checkpoint VALUES (?, ?, ?)", *row)
+        self.states.commit()
+        if store is not self.states:
+            store.commit()
+        self._digests = digests
+
+    def restore(self) -> None:
+        """Put what was saved, if anything was, into a run just started with the same settings."""
+        saved = _read(self.states)
+        if saved is None:
+            return
+        self._check_is_ours(saved)
+        self.states.verify()
+        if saved["version"] != self.states.version or saved["records"] != self._count_records():
+            raise self._damage("its parts are of different ages")
+        named = {name: self._tensor(name, digest) for name, digest in saved["tensors"].items()}
+        self.run.server = wire.from_tensors(self.run.server, tree.slot("server", named))
+        self.run.extras = _nested(tree.slot("extras", named))
+        if isinstance(self.run.setting.store, CopiedStore):
+            self._fill(self.run.setting.store)
+        self.run.finished, self._digests = saved["finished"], saved["tensors"]
+
+    def close(self) -> None:
+        """Close the file; what was not saved is forgotten."""
+        self.states.close()
+
+    def _description(self, digests: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "finished": self.run.finished,
+            "method": self.run.setting.method.name,
+            "data": self.run.setting.federation.hash,
+            "version": self.states.version + 1,
+            "records": self._count_records(),
+            "tensors": digests,
+        }
+
+    def _check_is_ours(self, saved: Mapping[str, Any]) -> None:
+        setting = self.run.setting
+        came = (saved["method"], saved["data"])
+        expected = (setting.method.name, setting.federation.hash)
+        if came != expected:
+            raise StateError(
+                f"the checkpoint in {self._path.parent} is of {came[0]} on data {came[1][:12]}; "
+                f"this run is {expected[0]} on data {expected[1][:12]}."
+            )
+
+    def _fill(self, store: CopiedStore) -> None:
+        setting = self.run.setting
+        self.states.expect(lambda: setting.fresh_client(setting.federation.clients[0]))
+        for client in self.states:
+            if client in self.states:  # not if its state is damaged
+                store.put(client, self.states.get(client))
+        store.commit()
+
+    def _write(self, name: str, leaf: Tensor) -> str:
+        """Write a tensor unless it is there already; return its hash."""
+        written = wire.to_bytes({name: leaf})
+        digest = _digest(written)
+        if digest != self._digests.get(name):
+            self.states.database.write("DELETE FROM tensors WHERE name = ?", name)
+            for part, start in enumerate(range(0, len(written), PART)):
+                row = (name, part, memoryview(written)[start : start + PART])
+                self.states.database.write("INSERT INTO tensors VALUES (?, ?, ?)", *row)
+        return digest
+
+    def _tensor(self, name: str, digest: str) -> Tensor:
+        query = "SELECT bytes FROM tensors WHERE name = ? ORDER BY part"
+        parts = self.states.database.rows((bytes,), query, name)
+        written = b"".join(part for (part,) in parts)
+        if _digest(written) != digest:
+            raise self._damage(f'the tensor "{tree.readable(name)}" is not what was saved')
+        return next(iter(wire.read_tensors(written).values()))
+
+    def _count_records(self) -> dict[str, int]:
+        query = "SELECT kind, count(*) FROM records GROUP BY kind ORDER BY kind"
+        return dict(self.states.database.rows((str, int), query))
+
+    @property
+    def _path(self) -> Path:
+        return self.states.database.path
+
+    def _damage(self, what: str) -> WireError:
+        return WireError(f"{self._path} is damaged: {what}.")
+
+
+def disk_store(folder: Path, *, read_only: bool = False) -> DiskStore:
+    """Open the file of a checkpoint as a store: states and checkpoints share its transactions."""
+    return DiskStore(folder / STATE, tables=TABLES, read_only=read_only)
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """Read which round a checkpoint is of, and what belongs to it."""
-    path = folder / META
+    """Read which round a checkpoint is of; another process may be at work on it."""
+    store = disk_store(folder, read_only=True)
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise StateError(f"there is no checkpoint in {folder}.") from None
-    except ValueError as reason:
-        raise StateError(f"{path} is not JSON: {reason}.") from None
-    if not isinstance(meta, dict) or not meta.keys() >= set(KEYS):
-        raise StateError(f"{path} is no meta data of a checkpoint: it needs {', '.join(KEYS)}.")
-    if meta["format"] != FORMAT:
-        raise StateError(
-            f"this version reads checkpoints of format {FORMAT}; {meta['format']!r} came."
-        )
-    return meta
-
-
-def exists(folder: Path) -> bool:
-    """Tell whether a complete checkpoint is there."""
-    return (folder / META).is_file()
+        saved = None if store.database.is_new else _read(store)
+    finally:
+        store.close()
+    if saved is None:
+        raise StateError(f"there is no checkpoint in {folder}.")
+    return saved
 
 
 def remove(folder: Path) -> None:
     """Remove a checkpoint, and only what belongs to it."""
-    (folder / META).unlink(missing_ok=True)
-    _remove_superseded(folder, keep=set())
+    for pattern in PATTERNS:
+        for path in folder.glob(pattern):
+            path.unlink()
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
-def _read(folder: Path, name: str, digest: str) -> bytes:
-    path = folder / name
-    try:
-        contents = path.read_bytes()
-    except FileNotFoundError:
-        raise StateError(f"the checkpoint in {folder} lacks {name}.") from None
-    if hashlib.sha256(contents).hexdigest() != digest:
-        raise WireError(f"{path} is damaged: its SHA-256 is not the one in {META}.")
-    return contents
+def _read(store: DiskStore) -> dict[str, Any] | None:
+    """Read the description of what was saved last, if anything was."""
+    path = store.database.path
+    if (path.parent / OLD).exists():
+        raise StateError(
+            f"the checkpoint in {path.parent} has format 1, and this version reads {FORMAT}; "
+            "finish the run with the version that began it, or begin it again with --overwrite."
+        )
+    query = "SELECT text, checksum FROM checkpoint"
+    for text, checksum in store.database.rows((str, int), query):
+        if _checksum("checkpoint", 0, text) != checksum:
+            raise WireError(f"{path} is damaged: its description is not what was saved.")
+        saved: dict[str, Any] = json.loads(text)
+        if saved["format"] != FORMAT:
+            raise StateError(
+                f"the checkpoint in {path.parent} has format {saved['format']}, and this version "
+                f"reads {FORMAT}; use a version that reads it."
+            )
+        return saved
+    return None
 
 
-def _remove_superseded(folder: Path, *, keep: set[str]) -> None:
-    for pattern in PATTERNS:
-        for path in folder.glob(pattern):
-            if path.name not in keep:
-                path.unlink()
+def _named(run: Run) -> Iterator[tuple[str, Tensor]]:
+    for root, value in (("server", run.server), ("extras", run.extras)):
+        for path, leaf in tree.flatten(value):
+            yield f"{root}/{path}", leaf
+
+
+def _nested(named: Mapping[str, Tensor]) -> dict[str, tree.State]:
+    owners: dict[str, tree.State] = {}
+    for path, leaf in named.items():
+        owner, name = map(tree.readable, path.split("/"))
+        owners.setdefault(owner, {})[name] = leaf
+    return owners
+
+
+def _digest(written: bytes) -> str:
+    return blake2b(written, digest_size=32).hexdigest()
+
+
+def _checksum(kind: str, number: int, text: str) -> int:
+    return zlib.crc32(f"{kind} {number} {text}".encode("utf-8", "surrogatepass"))

@@ -24,6 +24,7 @@ from motet.execution.planning import ExecutionPlan, plan_for
 from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
+from motet.privacy import ledger
 from motet.sampling import cohort_size, draw_cohort
 from motet.setting import POINTS, Point, Setting, down_for
 from motet.store import MemoryStore, Store
@@ -32,7 +33,8 @@ from motet.task import Task
 
 NEW_CLIENT = "(new client)"
 OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last", "measure")  # of backends
-BACKENDS = ("serial", "vectorized")
+RAY_OPTIONS = ("address", "actors", "state_dir")
+BACKENDS = ("serial", "vectorized", "ray")
 SETTINGS = (
     "backend",
     "cohort",
@@ -43,6 +45,7 @@ SETTINGS = (
     "store",
     "faults",
     *OPTIONS,
+    *RAY_OPTIONS,
 )
 
 
@@ -96,6 +99,7 @@ class Run:
         method, task = setting.method, setting.task
         down = method.broadcast(self.server, info)
         outcome = self.backend.train(down, info)
+        ledger.charge(self.extras, method, cohort)
         notes: Mapping[str, Any] = {}
         if outcome.partial is not None:  # else nobody was heard, and the server stays as it is
             heard = info._replace(cohort=outcome.replied)
@@ -190,7 +194,7 @@ class Run:
         name = "serial" if self.backend.name == "serial" else "auto"
         down, info = self._served(tuple(asked))
         inputs = _Inputs(federation, split, asked)
-        backend = make_backend(name, setting, max(len(asked), 1))
+        backend = make_backend(name, setting, max(len(asked), 1), measure=False)
         answers = backend.predict(down, info, inputs, "after_adapt")
         return dict(sorted(answers))
 
@@ -291,7 +295,7 @@ def start(
     data = method.prepare(data)
     check_fits(task, data)
     task = task.seeing(data.examples(data.clients[0], "train").x)
-    warnings = tuple(method.check(task, data.clients))
+    warnings = (*method.check(task, data.clients), *ledger.check(method, task))
     key = Key(seed)
     initial = task.merge(task.init(key.fold("init")), init)
     setting = Setting(
@@ -308,7 +312,8 @@ def start(
     )
     server = method.init_server(task, initial, setting.everybody, key.fold("server"))
     chosen = make_backend(backend, setting, size, **options)
-    return Run(setting, chosen, cohort, tree.clone(server), warnings=warnings)
+    # The backend's setting: it may keep private states elsewhere.
+    return Run(chosen.setting, chosen, cohort, tree.clone(server), warnings=warnings)
 
 
 def rounds(
@@ -331,10 +336,10 @@ def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **setti
         data: The federation.
         rounds: How many; 0 returns the initial state.
         **settings: `cohort` (fraction or count, default all), `seed`, `backend` ("auto", "serial",
-            "vectorized"), `init` (initial values by name), `init_clients` (private values by
+            "vectorized", "ray"), `init` (initial values by name), `init_clients` (private values by
             client), `store` (where private states live, default memory; a `motet.stores.DiskStore`
             for more than memory holds), `faults` (what goes wrong on the way), and the backend's
-            own options (`chunk_size`, `workers`, ...).
+            own options (`chunk_size`, `workers`, ...; for Ray `address`, `actors`, `state_dir`).
     """
     federated = start(method, task, data, rounds=rounds, **settings)
     for _ in range(rounds):
@@ -349,12 +354,30 @@ def make_backend(name: str, setting: Setting, cohort: int, **options: Any) -> Ba
         name = "vectorized" if setting.method.vectorizable else "serial"
     if name not in BACKENDS:
         raise RequestError(f'no backend is called "{name}"; {nearest(name, [*BACKENDS, "auto"])}.')
-    unknown = sorted(options.keys() - set(OPTIONS))
+    unknown = sorted(options.keys() - {*OPTIONS, *RAY_OPTIONS})
     if unknown:
         raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')
+    if name == "ray":
+        return _on_ray(setting, cohort, **options)
+    for option in options.keys() & set(RAY_OPTIONS):
+        raise RequestError(f'{option}= is for backend="ray"; this is backend="{name}".')
     if name == "serial":  # chunks and workers mean nothing here, and must not change a result
         return Serial(setting)
     return Vectorized(setting, make_plan(setting, cohort, **options))
+
+
+def _on_ray(setting: Setting, cohort: int, *, actors: int = 2, **options: Any) -> Backend:
+    try:
+        from motet.backends.ray_actors import ray_backend
+    except ModuleNotFoundError as missing:
+        raise CapabilityError(
+            'backend="ray" needs Ray, which is not installed: pip install "motet[ray]".'
+        ) from missing
+    where = {name: options.pop(name) for name in RAY_OPTIONS if name in options}
+    plan = None
+    if setting.method.vectorizable:  # an actor is one core's process unless more are asked for
+        plan = make_plan(setting, -(-cohort // max(actors, 1)), **{"workers": 1, **options})
+    return ray_backend(setting, plan, actors=actors, **where)
 
 
 def make_plan(

@@ -17,7 +17,8 @@ from torch.func import grad, vmap
 from motet import tree
 from motet.errors import StructureError
 from motet.execution.choice import current
-from motet.execution.stepping import Objective, Spec, at_once, in_turn, one_client, rebuilt
+from motet.execution.stepping import Objective as Objective
+from motet.execution.stepping import Spec, at_once, in_turn, one_client, rebuilt
 from motet.optim import Optimizer
 from motet.plans import Batches
 from motet.task import Task

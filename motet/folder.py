@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -21,9 +22,12 @@ from motet.errors import StateError
 from motet.records import json_text
 
 CONFIG, DATA = "config.toml", "data.json"
-ROUNDS, CLIENTS, CHECKPOINT = "rounds.jsonl", "clients.parquet", "checkpoint"  # of a run
+ROUNDS, TIMINGS, CLIENTS = "rounds.jsonl", "timings.jsonl", "clients.parquet"  # of a run
+CHECKPOINT = "checkpoint"
 RESULTS, COMPARISON = "results.jsonl", "comparison.json"  # of a comparison
+TRIALS, TUNED, REPORT = "trials.jsonl", "tuned.toml", "report.html"
 MARK = "# Written by Motet"  # how a file of ours begins, so that nobody else's is replaced
+END = "# End of the config."  # how it ends: half a config would be another experiment
 
 
 class Folder:
@@ -43,18 +47,17 @@ class Folder:
         check_free(path, overwrite=overwrite)
         folder = cls(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            with folder.writing():
+                path.mkdir(parents=True, exist_ok=True)
             if (path / CONFIG).exists():
                 folder._acquire()
                 folder._clear()
-            write_atomically(path / CONFIG, (cls._header() + write_tables(tables)).encode())
-            write_atomically(path / DATA, json_text(data.manifest(), indent=2).encode())
-        except OSError as reason:
+            # The config last: where it is, the rest is, too.
+            folder.replace(DATA, json_text(data.manifest(), indent=2).encode())
+            folder.replace(CONFIG, f"{cls._header()}{write_tables(tables)}\n{END}\n".encode())
+        except BaseException:
             folder.close()
-            why = (reason.strerror or str(reason)).lower()
-            raise StateError(
-                f"{path} cannot be written: {why}. Choose another directory with --out."
-            ) from reason
+            raise
         return folder._acquire()
 
     @classmethod
@@ -68,7 +71,13 @@ class Folder:
 
     def tables(self) -> dict[str, Any]:
         """Read the config back."""
-        return read_tables(self.path / CONFIG)
+        path = self.path / CONFIG
+        if not path.read_bytes().rstrip().endswith(END.encode()):
+            raise StateError(
+                f'{path} is cut short: its last line should be "{END}". If all settings are there, '
+                "add the line; else begin the run again."
+            )
+        return read_tables(path)
 
     def verify(self, federation: Federation) -> None:
         """Refuse data that are not the ones this directory was made with."""
@@ -97,7 +106,7 @@ class Folder:
 
     def append(self, name: str, line: Mapping[str, Any]) -> None:
         """Add a line to a file of JSON lines."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
+        with self.writing(), (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json_text(line) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -112,8 +121,24 @@ class Folder:
 
     def keep_lines(self, name: str, kept: list[dict[str, Any]]) -> None:
         """Write a file of JSON lines anew."""
-        text = "".join(f"{json_text(line)}\n" for line in kept)
-        write_atomically(self.path / name, text.encode())
+        self.replace(name, "".join(f"{json_text(line)}\n" for line in kept).encode())
+
+    def replace(self, name: str, contents: bytes) -> None:
+        """Write a file anew, whole or not at all."""
+        with self.writing():
+            write_atomically(self.path / name, contents)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in a sentence that the disk is full, or that the place is not ours."""
+        try:
+            yield
+        except OSError as reason:
+            why = (reason.strerror or str(reason)).lower()
+            raise StateError(
+                f"{self.path} cannot be written: {why}. Make room there, or choose another "
+                "directory with --out."
+            ) from reason
 
     @classmethod
     def _header(cls) -> str:
@@ -123,7 +148,8 @@ class Folder:
         )
 
     def _clear(self) -> None:
-        for name in (ROUNDS, CLIENTS, RESULTS, COMPARISON, DATA, CONFIG):
+        results = (ROUNDS, CLIENTS, RESULTS, COMPARISON, TRIALS, TUNED, REPORT)
+        for name in (*results, DATA, CONFIG):
             (self.path / name).unlink(missing_ok=True)
         checkpoint.remove(self.path / CHECKPOINT)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from motet.errors import CapabilityError
 from motet.optim import Optimizer
 from motet.tree import State, drop, pick
 
@@ -21,6 +22,9 @@ class ByPart:
     special: Optimizer
     names: frozenset[str]
     rest: Optimizer
+
+    def __post_init__(self) -> None:
+        _refuse_own_gradient(self.special, self.rest)
 
     def init(self, params: State) -> tuple[Any, Any]:
         """Make the moments of both."""
@@ -43,6 +47,9 @@ class InUnitInterval:
 
     inner: Optimizer
 
+    def __post_init__(self) -> None:
+        _refuse_own_gradient(self.inner)
+
     def init(self, params: State) -> Any:
         """Make the other's moments."""
         return self.inner.init(params)
@@ -53,6 +60,15 @@ class InUnitInterval:
         """Step, then clip."""
         stepped, moments = self.inner.step(grads, moments, params, rate)
         return {k: v.clamp(0, 1) for k, v in stepped.items()}, moments
+
+
+def _refuse_own_gradient(*parts: Optimizer) -> None:
+    for part in parts:
+        if hasattr(part, "gradient"):  # it would not be asked for it, and step without noise
+            raise CapabilityError(
+                f"{type(part).__name__} makes its gradients from single examples, so it cannot be "
+                "a part of another optimizer; let it step everything."
+            )
 
 
 def _step(

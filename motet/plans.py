@@ -16,9 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from motet.errors import RequestError
+from motet.errors import CapabilityError, RequestError
 from motet.keys import Key
 from motet.task import Batch
+
+NO_EXAMPLE = 1e-30  # weight of a step that drew nobody: it is taken, but no loss can feel it
+RARE = 1e-12  # how likely a Poisson sample is larger than its bound, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,9 @@ class Plan:
         fixed: Walks in the same order in every round.
         scheduled: Whether the round's schedule scales the learning rate; phases that serve a client
             never are, or a decaying schedule would leave nothing to adapt with.
+        sampling: "shuffle" deals the data out in batches of one size; "poisson" takes each example
+            into each step with the same chance, batch_size / examples, as differential privacy by
+            noise wants it. Steps are as many as "shuffle" has.
     """
 
     epochs: int | None = None
@@ -47,6 +53,7 @@ class Plan:
     stream: str = "train"
     fixed: bool = False
     scheduled: bool = True
+    sampling: Literal["shuffle", "poisson"] = "shuffle"
 
     def __post_init__(self) -> None:
         if self.epochs is not None and self.steps is not None:
@@ -72,6 +79,8 @@ class Plan:
             )
         if not 0 < self.share <= 1:
             raise RequestError(f"share= lies above 0 and is at most 1; got {self.share}.")
+        if self.sampling not in ("shuffle", "poisson"):
+            raise RequestError(f'sampling= is "shuffle" or "poisson"; got {self.sampling!r}.')
 
     def examples(self, size: int) -> int:
         """Say how many examples this phase walks, for a client with `size` of them."""
@@ -82,8 +91,12 @@ class Plan:
 
     def width(self, size: int) -> int:
         """Say how many rows each batch has, for a client with `size` examples."""
-        mine = self.examples(size)
-        return min(self.batch_size or mine, mine)
+        usual = self._usual_size(size)
+        return usual if self.sampling == "shuffle" else min(_bound(usual), self.examples(size))
+
+    def chance(self, size: int) -> float:
+        """Say how likely an example is in a step, if every example is by itself."""
+        return self._usual_size(size) / max(self.examples(size), 1)
 
     def length(self, size: int) -> int:
         """Say how many steps this phase takes, for a client with `size` examples."""
@@ -92,7 +105,18 @@ class Plan:
             return 0
         if self.steps is not None:
             return self.steps
-        return math.ceil(mine / self.width(size)) * (1 if self.epochs is None else self.epochs)
+        per_epoch = math.ceil(mine / self._usual_size(size))
+        return per_epoch * (1 if self.epochs is None else self.epochs)
+
+    def _usual_size(self, size: int) -> int:
+        mine = self.examples(size)
+        return min(self.batch_size or mine, mine)
+
+
+def _bound(expected: int) -> int:
+    """Say which size a Poisson sample does not exceed, by Bernstein's inequality."""
+    doubts = -math.log(RARE)
+    return math.ceil(expected + doubts / 3 + math.sqrt(doubts**2 / 9 + 2 * doubts * expected))
 
 
 class Order(NamedTuple):
@@ -139,6 +163,8 @@ def draw(plan: Plan, size: int, key: Key, parts_key: Key) -> Order:
     if len(rows) == 0 or plan.steps == 0 or plan.epochs == 0:
         nothing = np.zeros((0, 1))
         return Order(nothing.astype(np.int64), nothing.astype(np.float32), np.zeros(0, np.int64))
+    if plan.sampling == "poisson":
+        return _poisson_order(plan, size, rows, key.fold(plan.stream, "poisson"))
     width = plan.width(size)
     per_epoch = -(-len(rows) // width)
     steps = plan.steps if plan.steps is not None else per_epoch * (plan.epochs or 1)
@@ -150,6 +176,31 @@ def draw(plan: Plan, size: int, key: Key, parts_key: Key) -> Order:
     weight = np.concatenate([weight for _, weight in epochs])[:steps]
     first = key.fold(plan.stream, "dropout").integer(bits=30)
     return Order(index, weight, np.arange(first, first + steps))
+
+
+def _poisson_order(plan: Plan, size: int, rows: np.ndarray, key: Key) -> Order:
+    samples = [_poisson_step(plan, size, rows, key.fold(n)) for n in range(plan.length(size))]
+    index, weight = (np.stack(values) for values in zip(*samples, strict=True))
+    # Noise that came twice would cancel, so that keys are drawn from many more than for dropout.
+    first = key.fold("noise").integer(bits=62)
+    return Order(index, weight, np.arange(first, first + len(index)))
+
+
+def _poisson_step(
+    plan: Plan, size: int, rows: np.ndarray, key: Key
+) -> tuple[np.ndarray, np.ndarray]:
+    chosen = key.numpy().random(len(rows)) < plan.chance(size)
+    width, drawn = plan.width(size), int(chosen.sum())
+    if drawn > width:  # to cut the sample off would be another mechanism than the one accounted for
+        raise CapabilityError(
+            f"a Poisson sample has {drawn} examples, and at most {width} were expected, which "
+            f"happens less than once in {1 / RARE:.0e} steps; run again with another seed."
+        )
+    filled = np.concatenate([rows[chosen], rows[~chosen]])[:width]
+    weight = (np.arange(width) < drawn).astype(np.float32)
+    if drawn == 0:
+        weight[0] = NO_EXAMPLE
+    return filled.astype(np.int64), weight
 
 
 def _part(plan: Plan, size: int, key: Key) -> np.ndarray:
@@ -169,7 +220,7 @@ def _epoch(
     # A short last batch is filled with real examples of weight 0: they cannot enter the loss, and
     # where a batch normalisation layer sees them they are at least the client's own data, the same
     # on every backend.
-    filled = np.resize(order, steps * width).reshape(steps, width)
+    filled = np.concatenate([order, order[: steps * width - len(rows)]]).reshape(steps, width)
     weight = (np.arange(steps * width) < len(rows)).astype(np.float32).reshape(steps, width)
     return filled.astype(np.int64), weight
 

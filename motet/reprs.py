@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet.comparison import Comparison
+    from motet.comparing.comparison import Comparison
     from motet.data.federation import Federation
     from motet.evaluate import Evaluation
     from motet.federation import Run

@@ -3,21 +3,28 @@
 config.toml       the complete experiment, ready to be run again
 data.json         the manifest of the split
 rounds.jsonl      a line per round
+timings.jsonl     how long each round took: the only thing that differs between equal runs
 clients.parquet   a row per client and evaluation
-checkpoint/       the state after the last round that was saved
+checkpoint/       the state after the last round that was saved, and all of the above until then
+
+What is saved together is in the checkpoint, in one transaction; the other files show it to readers,
+and are written again from it when a run is resumed.
 """
 
 from __future__ import annotations
 
-import os
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from motet import checkpoint
-from motet.evaluate import Evaluation
+from motet.checkpoint import Checkpoint
+from motet.evaluate import Evaluation, Score
 from motet.federation import Round, Run
-from motet.folder import CHECKPOINT, CLIENTS, ROUNDS, Folder
-from motet.records import ScoreRow, read_scores, score_rows, write_scores
+from motet.folder import CHECKPOINT, CLIENTS, ROUNDS, TIMINGS, Folder
+from motet.records import ScoreRow, json_text, score_rows, write_scores
+
+GROWTH = 1.25  # of the scores, before they are written out again: so all writing stays linear
 
 
 class RunDirectory(Folder):
@@ -25,7 +32,18 @@ class RunDirectory(Folder):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.scores: list[ScoreRow] = []
+        self._checkpoint: Checkpoint | None = None
+        self._evaluations = self._shown = 0  # noted, and written to clients.parquet
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where the run is saved."""
+        assert self._checkpoint is not None, "no run is attached"
+        return self._checkpoint
+
+    def attach(self, run: Run) -> None:
+        """Say whose directory this is."""
+        self._checkpoint = Checkpoint(run, self.path / CHECKPOINT)
 
     def record(self, done: Round, validation: Evaluation | None) -> None:
         """Append a round."""
@@ -35,34 +53,72 @@ class RunDirectory(Folder):
             "bytes_down": done.bytes_down,
             "bytes_up": done.bytes_up,
             "gradients": done.gradients,
-            "seconds": done.seconds,
             "notes": done.notes,
         }
+        if done.lost:
+            line["lost"] = done.lost
+        if done.rejected:
+            line["rejected"] = done.rejected
+        damaged = self.checkpoint.newly_damaged()
+        if damaged:
+            line["damaged"] = damaged
         if validation is not None:
             line["validation"] = validation.summary()
-            self.add_scores(validation)
-        self.append(ROUNDS, line)
+            self._note_scores("validation", done.number, validation)
+        self._note_line(ROUNDS, done.number, line)
+        self._note_line(TIMINGS, done.number, {"round": done.number, "seconds": done.seconds})
 
-    def add_scores(self, evaluation: Evaluation) -> None:
-        """Remember scores until they are saved."""
-        self.scores += score_rows(evaluation)
+    def conclude(self, final: Iterable[Evaluation]) -> None:
+        """Add the scores on the test data; those of an earlier conclusion are replaced."""
+        for position, evaluation in enumerate(final):
+            self._note_scores("test", position, evaluation)
+        self.save()
+        self._show_scores()
 
-    def save(self, run: Run) -> None:
-        """Save scores and state, the state last: it says how far the rest is complete."""
-        write_scores(self.path / CLIENTS, self.scores)
-        with (self.path / ROUNDS).open("a") as file:
-            os.fsync(file.fileno())
-        checkpoint.save(run, self.path / CHECKPOINT)
+    def save(self) -> None:
+        """Save everything up to here, in one step."""
+        with self.writing():
+            self.checkpoint.save()
+        if self._evaluations > GROWTH * self._shown:
+            self._show_scores()
 
     def restore(self, run: Run) -> None:
         """Put the saved state into a fresh run, and forget records of rounds after it."""
-        if checkpoint.exists(self.path / CHECKPOINT):
-            checkpoint.restore(run, self.path / CHECKPOINT)
-        self.keep_lines(ROUNDS, [line for line in self.rounds() if line["round"] <= run.finished])
-        scores = read_scores(self.path / CLIENTS)
-        # Test scores are made again at the end.
-        self.scores = [row for row in scores if row.round <= run.finished and row.split == "val"]
+        self.attach(run)
+        self.checkpoint.restore()
+        for name in (ROUNDS, TIMINGS):
+            text = "".join(f"{line}\n" for _, line in self.checkpoint.notes(name))
+            self.replace(name, text.encode())
+        run.notes = [{"round": d["round"], **d["notes"]} for d in self.rounds() if d["notes"]]
+        self._evaluations = sum(1 for _ in self.checkpoint.notes("validation"))
 
     def rounds(self) -> list[dict[str, Any]]:
-        """Read the rounds on record."""
-        return self.lines(ROUNDS)
+        """Read the rounds on record, with how long each took."""
+        took = {line["round"]: line["seconds"] for line in self.lines(TIMINGS)}
+        return [{**line, "seconds": took.get(line["round"], 0.0)} for line in self.lines(ROUNDS)]
+
+    def close(self) -> None:
+        """Let others open the directory; what was not saved is forgotten."""
+        if self._checkpoint is not None:
+            self._checkpoint.close()
+        super().close()
+
+    def _note_line(self, name: str, number: int, line: dict[str, Any]) -> None:
+        self.append(name, line)
+        self.checkpoint.note(name, number, json_text(line))
+
+    def _note_scores(self, kind: str, number: int, evaluation: Evaluation) -> None:
+        self.checkpoint.note(kind, number, json.dumps(vars(evaluation)))
+        self._evaluations += 1
+
+    def _show_scores(self) -> None:
+        with self.writing():
+            write_scores(self.path / CLIENTS, self._scores())
+        self._shown = self._evaluations
+
+    def _scores(self) -> Iterator[ScoreRow]:
+        for kind in ("validation", "test"):
+            for _, text in self.checkpoint.notes(kind):
+                about = json.loads(text)
+                rows = tuple(Score(*row) for row in about.pop("rows"))
+                yield from score_rows(Evaluation(**about, rows=rows))

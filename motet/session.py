@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from motet.checkpoint import disk_store
 from motet.checks import check_scorable
 from motet.config import Experiment, experiment_from_dict
 from motet.data import Federation
+from motet.data.raw import SPLITS
 from motet.evaluate import Evaluation
 from motet.federation import Round, Run
-from motet.folder import check_free
+from motet.folder import CHECKPOINT, check_free
 from motet.rundir import RunDirectory
+from motet.store import Store
 
 
 class Step(NamedTuple):
@@ -36,6 +39,7 @@ class Session:
         while self.run.finished < self.experiment.run.rounds:
             done = self.run.advance()
             validation = self._validated(done)
+            self._warn_of_damage()
             self.directory.record(done, validation)
             if self._is_due(done.number, self.experiment.run.checkpoint_every):
                 self.save()
@@ -45,14 +49,19 @@ class Session:
         """Score the last round on the test data, the headline first, and save everything."""
         points = self.experiment.run.points
         final = [self.run.evaluate(split="test", point=point) for point in points]
-        for evaluation in final:
-            self.directory.add_scores(evaluation)
-        self.save()
+        self._warn_of_damage()
+        self.directory.conclude(final)
         return final
 
     def save(self) -> None:
         """Save the state between two rounds, so that the run can be resumed from here."""
-        self.directory.save(self.run)
+        self.directory.save()
+
+    def _warn_of_damage(self) -> None:
+        for client, why in self.directory.checkpoint.states.damaged.items():
+            lost = f'what client "{client}" kept was lost, and it starts afresh: {why}'
+            if lost not in self.run.warnings:
+                self.run.warnings += (lost,)
 
     def _validated(self, done: Round) -> Evaluation | None:
         every = self.experiment.run.evaluate_every
@@ -70,8 +79,10 @@ def begin(experiment: Experiment, out: Path, *, overwrite: bool = False) -> Sess
     federation = experiment.federation()
     check_scorable(federation)
     complete = experiment.resolved(federation)
-    run = complete.start(federation)
+    run = complete.start(federation, _store(complete, out))
+    complete = complete.planned(run)
     directory = RunDirectory.create(out, complete.to_dict(), federation, overwrite=overwrite)
+    directory.attach(run)
     return Session(complete, run, directory)
 
 
@@ -82,13 +93,20 @@ def resume(path: Path) -> Session:
         experiment = experiment_from_dict(directory.tables())
         federation = experiment.federation()
         directory.verify(federation)
-        run = experiment.start(federation)
+        run = experiment.start(federation, _store(experiment, path))
         directory.restore(run)
+        session = Session(experiment.resolved(federation), run, directory)
+        session._warn_of_damage()
     except BaseException:
         directory.close()
         raise
-    return Session(experiment.resolved(federation), run, directory)
+    return session
+
+
+def _store(experiment: Experiment, path: Path) -> Store | None:
+    """Make the store that the experiment asks for; no file is touched before it is used."""
+    return disk_store(path / CHECKPOINT) if experiment.run.store == "disk" else None
 
 
 def _has(federation: Federation, split: str) -> bool:
-    return any(federation.size(client, split) for client in federation.clients)
+    return bool(federation.rows.sizes[:, SPLITS.index(split)].any())

@@ -15,6 +15,7 @@ from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, ClientData, PerClient, RoundInfo
 from motet.plans import Plan, batches, draw
+from motet.privacy.ledger import training_plans
 from motet.store import MemoryStore, Store
 from motet.task import Task, as_leaf
 from motet.tree import State
@@ -98,7 +99,7 @@ class Setting:
 
     def work(self, client: str, number: int) -> ClientData:
         """Draw batches for the local training of one round."""
-        data = self.data(client, self.method.plans(), number)
+        data = self.data(client, training_plans(self.method), number)
         return self.faults.slowed(data, client, number, self.key)
 
     def data_from(
@@ -130,7 +131,7 @@ class Setting:
         if point == "after_adapt":
             plans = self.method.adapt_plans()
             return {name: replace(plan, scheduled=False) for name, plan in plans.items()}
-        return self.method.plans() if point == "after_local" else {}
+        return training_plans(self.method) if point == "after_local" else {}
 
     def predictor(
         self, down: Any, client: Any, data: ClientData, *, point: Point, new: bool

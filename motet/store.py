@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from motet import tree
 
@@ -57,6 +57,17 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of files; what was not committed is forgotten."""
         ...
+
+
+@runtime_checkable
+class CopiedStore(Store, Protocol):
+    """A store that does not outlive its run: a checkpoint copies what is in it.
+
+    Attributes:
+        changed: Who was put since the last commit: what a checkpoint has to write.
+    """
+
+    changed: set[str]
 
 
 class MemoryStore:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # these load torch, which a watcher does not need
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 

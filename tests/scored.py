@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motet.comparison import Comparison, Cost, Failure, FederationPicture, Row
+from motet.comparing.comparison import Comparison, Cost, Failure, FederationPicture, Row
 from motet.evaluate import Evaluation, Score
 
 COST = Cost(bytes_up=1000, bytes_down=2000, gradients=300.0, seconds=4.0, private_bytes=50.0)

@@ -86,7 +86,7 @@ FORBIDDEN = [  # (who, may not import, because)
 ]
 HOMES_OF_EXTRAS = {  # the only modules that import them
     "flwr": ("motet.backends.flower_apps", "motet.testing.loopback"),
-    "ray": (),
+    "ray": ("motet.backends.ray_actors",),
     "torchvision": (),
 }
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from motet.chance import (
+from motet.judging.chance import (
     LEVEL,
     MANY,
     corrected,

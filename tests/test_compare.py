@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 import motet
-from motet.budget import Budget
-from motet.comparison import Comparison, Cost, Row, read
-from motet.conditions import Contest
+from motet.comparing.budget import Budget
+from motet.comparing.comparison import Comparison, Cost, Row, read
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import compare
+from motet.comparing.contestdir import ContestDirectory
+from motet.comparing.tuning import Search
 from motet.config import write_tables
 from motet.config.comparing import plan_from_dict
-from motet.contest import compare
-from motet.contestdir import ContestDirectory
 from motet.data import from_arrays
 from motet.errors import DataError, RequestError, SelectorError, StateError
 from motet.evaluate import Evaluation, Score
 from motet.federation import Run
+from motet.judging.tables import aligned
 from motet.optim import Sgd
 from motet.records import json_text
-from motet.tables import aligned
-from motet.tuning import Search
 from motet.watching import Watcher
 
 

@@ -9,9 +9,9 @@ import torch
 from contests import numbers, world
 
 import motet
-from motet.comparison import Comparison, Failure
-from motet.conditions import Contest
-from motet.contest import compare
+from motet.comparing.comparison import Comparison, Failure
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import compare
 from motet.methods.fedavg import FedAvg
 from motet.methods.fedavg_ft import FedAvgFT
 from motet.methods.local import Local
@@ -180,5 +180,5 @@ def test_where_a_method_failed_is_in_the_log(caplog):
     contest = Contest.of([FailsToTrain()], *world(), rounds=2)
     with caplog.at_level("DEBUG", logger="motet"):
         contest.run(["fails-to-train"], 0, Watcher())
-    (record,) = [r for r in caplog.records if r.name == "motet.contestants"]
+    (record,) = [r for r in caplog.records if r.name == "motet.comparing.contestants"]
     assert record.exc_info[1].args[0].startswith("the server caught fire")

@@ -5,14 +5,14 @@ import pytest
 from contests import clouds, task, world
 
 import motet
-from motet.budget import Budget
-from motet.conditions import Contest
-from motet.contest import compare
+from motet.comparing.budget import Budget
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import compare
+from motet.comparing.rules import Rules
 from motet.data import from_arrays
 from motet.errors import DataError, RequestError
 from motet.federation import Run
 from motet.optim import Sgd
-from motet.rules import Rules
 from motet.watching import Watcher
 
 # -- looks --------------------------------------------------------------------

@@ -9,8 +9,8 @@ from toys import assert_same
 
 import motet
 from motet.catalog import method_class, method_names
-from motet.conditions import Contest
-from motet.contest import compare
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import compare
 from motet.federation import Run, start
 from motet.fitting import fit
 from motet.methods.fedavg import FedAvg

@@ -14,14 +14,13 @@ from torch.testing import assert_close
 from toys import ToyAMP
 
 import motet
-from motet import graphs
 from motet.catalog import method_class, method_names
 from motet.data.raw import Normalize
 from motet.errors import CapabilityError, RequestError, StateError, WireError
-from motet.exporting import export
-from motet.model_card import card_text
-from motet.predictors import load_predictor, read_file
-from motet.structure import describe, rebuild
+from motet.exporting.export import export
+from motet.exporting.model_card import card_text
+from motet.exporting.predictors import load_predictor, read_file
+from motet.exporting.structure import describe, rebuild
 from motet.testing.worlds import CLASSES, FEATURES, TinyNet, batch_norm, quadratic, ragged
 
 # Those whose predictor is more than a state of the task's network, or has buffers.
@@ -285,11 +284,11 @@ def test_a_graph_that_answers_otherwise_is_refused(fedper):
     _, exported = fedper
     other = motet.models.build("mlp", shape=(4,), classes=3, hidden=[6])
     with pytest.raises(CapabilityError, match="answers otherwise than the predictor itself, by"):
-        graphs._check_agrees(exported.graph.read_bytes(), other, inputs(3))
+        onnx_graphs._check_agrees(exported.graph.read_bytes(), other, inputs(3))
 
 
 def test_missing_packages_are_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(graphs, "find_spec", lambda name: None if name == "onnx" else 1)
+    monkeypatch.setattr(onnx_graphs, "find_spec", lambda name: None if name == "onnx" else 1)
     exported = export(finished("fedper"), "few", tmp_path / "x")
     assert exported.without_graph == "ONNX needs the package onnx; install motet[onnx]."
 

@@ -1,15 +1,17 @@
 """Run directories: complete, atomic, resumable to the same bits, and careful with what is there."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
-import pyarrow.parquet as parquet
 import pytest
 import torch
+from saved import assert_same_run, saved_state
 
 import motet
 from motet import checkpoint, tree
-from motet.atomic import write_atomically
+from motet.checkpoint import Checkpoint
 from motet.config import Experiment, NamedData, RunChoice, load_experiment
 from motet.data import Pathological
 from motet.errors import DataError, StateError, WireError
@@ -18,8 +20,16 @@ from motet.records import json_text, read_scores, score_rows, write_scores
 from motet.rundir import RunDirectory
 from motet.session import begin, resume
 
+LAST_BYTE = "CAST(substr({0}, 1, length({0}) - 1) || x'07' AS BLOB)"  # changed
 DIGITS = NamedData(partition=Pathological(clients=6, classes=2))
-FILES = {"config.toml", "data.json", "rounds.jsonl", "clients.parquet", "checkpoint"}
+FILES = {
+    "config.toml",
+    "data.json",
+    "rounds.jsonl",
+    "timings.jsonl",
+    "clients.parquet",
+    "checkpoint",
+}
 
 
 def experiment(method=None, **run):
@@ -33,21 +43,8 @@ def finish(session):
         return session.conclude()
 
 
-def without_seconds(directory):
-    lines = [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
-
-
-def saved_state(directory):
-    return {p.name: p.read_bytes() for p in (directory / "checkpoint").glob("*.safetensors")}
-
-
-def assert_same_run(a, b):
-    assert without_seconds(a) == without_seconds(b)
-    assert parquet.read_table(a / "clients.parquet").equals(
-        parquet.read_table(b / "clients.parquet")
-    )
-    assert saved_state(a) == saved_state(b)
+def lines_of(directory, name="rounds.jsonl"):
+    return [json.loads(line) for line in (directory / name).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +60,26 @@ def whole(tmp_path_factory):
 
 def test_a_finished_run_has_exactly_its_files(whole):
     assert {path.name for path in whole.iterdir()} == FILES
-    assert sorted(path.name for path in (whole / "checkpoint").iterdir()) == [
-        "clients-000004.safetensors",
-        "meta.json",
-        "server-000004.safetensors",
-    ]
+    assert [path.name for path in (whole / "checkpoint").iterdir()] == ["state.sqlite"]
+
+
+def test_only_the_time_it_took_differs_between_equal_runs(whole, tmp_path):
+    finish(begin(experiment(), tmp_path / "again"))
+    assert_same_run(whole, tmp_path / "again")
+    assert [line["round"] for line in lines_of(whole, "timings.jsonl")] == [1, 2, 3, 4]
+    with RunDirectory.open(whole) as directory:
+        assert all(line["seconds"] > 0 for line in directory.rounds())
+
+
+def test_a_store_on_disk_gives_the_same_run(whole, tmp_path):
+    finish(begin(experiment(store="disk"), tmp_path / "disk"))
+    for name in ("rounds.jsonl", "clients.parquet"):
+        assert (tmp_path / "disk" / name).read_bytes() == (whole / name).read_bytes()
+    assert saved_state(tmp_path / "disk") == saved_state(whole)
 
 
 def test_every_round_is_on_record_and_validation_says_which_round_it_is_of(whole):
-    lines = without_seconds(whole)
+    lines = lines_of(whole)
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert all(len(line["cohort"]) == 3 and line["bytes_up"] > 0 for line in lines)
     assert [line["validation"]["round"] for line in lines] == [1, 2, 3, 4]
@@ -122,10 +130,12 @@ def test_points_are_scored_in_their_order(tmp_path):
 # --- going on --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("store", ["memory", "disk"])
 @pytest.mark.parametrize("rounds_before", [0, 1, 3, 4])
-def test_resuming_gives_the_same_bits_wherever_the_process_died(whole, tmp_path, rounds_before):
-    path = tmp_path / "broken"
-    session = begin(experiment(), path)
+def test_resuming_gives_the_same_bits_wherever_the_process_died(tmp_path, rounds_before, store):
+    whole, path = tmp_path / "whole", tmp_path / "broken"
+    finish(begin(experiment(store=store), whole))
+    session = begin(experiment(store=store), path)
     with session.directory:  # dies without another word after some rounds
         for _, _ in zip(range(rounds_before), session.rounds(), strict=False):
             pass
@@ -203,67 +213,159 @@ def started(method):
     return chosen.start(chosen.federation())
 
 
+def save(run, folder):
+    saving = Checkpoint(run, folder)
+    saving.save()
+    saving.close()
+
+
+def restored(method, folder):
+    run = started(method)
+    saved = Checkpoint(run, folder)
+    try:
+        saved.restore()
+    finally:
+        saved.close()
+    return run
+
+
+def rewrite(folder, statement, *values):
+    with closing(sqlite3.connect(folder / "state.sqlite")) as database, database:
+        assert database.execute(statement, values).rowcount == 1
+
+
 def test_a_client_without_tensors_still_counts_as_trained(tmp_path):
     run = started(motet.FedAvg())
     done = run.advance()
-    checkpoint.save(run, tmp_path)
-    fresh = started(motet.FedAvg())
-    checkpoint.restore(fresh, tmp_path)
-    assert list(fresh.setting.store) == sorted(done.cohort)
+    save(run, tmp_path)
+    assert list(restored(motet.FedAvg(), tmp_path).setting.store) == sorted(done.cohort)
 
 
 def test_a_checkpoint_restores_every_bit(tmp_path):
     run = started(motet.FedPer())
     run.advance()
-    checkpoint.save(run, tmp_path)
-    fresh = started(motet.FedPer())
-    checkpoint.restore(fresh, tmp_path)
+    run.extras["accountant"] = {"spent/so far": torch.tensor([0.1, 0.2], dtype=torch.float64)}
+    save(run, tmp_path)
+    fresh = restored(motet.FedPer(), tmp_path)
     assert fresh.finished == 1
-    for mine, theirs in [(fresh.server, run.server), (fresh.clients["0"], run.clients["0"])]:
-        pairs = zip(tree.leaves(mine), tree.leaves(theirs), strict=True)
-        assert all(torch.equal(a, b) for a, b in pairs)
+    for mine, theirs in [
+        (fresh.server, run.server),
+        (fresh.clients["0"], run.clients["0"]),
+        (fresh.extras, run.extras),
+    ]:
+        for (name, a), (other, b) in zip(tree.flatten(mine), tree.flatten(theirs), strict=True):
+            assert name == other
+            assert torch.equal(a, b)
 
 
-def test_a_damaged_checkpoint_is_noticed(tmp_path):
-    checkpoint.save(started(motet.FedPer()), tmp_path)
-    file = next(tmp_path.glob("server-*"))
-    file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(WireError, match="damaged"):
-        checkpoint.restore(started(motet.FedPer()), tmp_path)
+def test_only_what_has_changed_is_written(tmp_path):
+    run = started(motet.FedPer())
+    saving, written = Checkpoint(run, tmp_path), []
+    write = saving.states.database.write
+
+    def watched(statement, *values):
+        written.append((statement.split()[2], values[0]))
+        return write(statement, *values)
+
+    saving.states.database.write = watched
+    first, second = run.advance(), None
+    saving.save()
+    assert {row[0] for row in written} >= {"clients", "states", "tensors", "checkpoint", "seal"}
+    written.clear()
+    saving.save()
+    assert {table for table, _ in written} == {"checkpoint", "seal"}
+    written.clear()
+    second = run.advance()
+    saving.save()
+    saving.close()
+    assert first.cohort != second.cohort
+    keys = {key.decode() for table, key in written if table == "clients"}
+    assert keys == set(second.cohort)
+
+
+def test_a_damaged_server_state_is_noticed(tmp_path):
+    save(started(motet.FedPer()), tmp_path)
+    flip = f"UPDATE tensors SET bytes = {LAST_BYTE.format('bytes')} WHERE name = ?"
+    with closing(sqlite3.connect(tmp_path / "state.sqlite")) as database:
+        (name,) = database.execute("SELECT name FROM tensors").fetchone()
+    rewrite(tmp_path, flip, name)
+    with pytest.raises(WireError, match=r"damaged: the tensor .* is not what was saved"):
+        restored(motet.FedPer(), tmp_path)
+
+
+def test_a_damaged_private_state_costs_one_client_and_is_said(tmp_path):
+    path = tmp_path / "run"
+    session = begin(experiment(cohort=1.0), path)
+    with session.directory:
+        next(session.rounds())
+        session.save()
+    flip = f"UPDATE states SET state = {LAST_BYTE.format('state')} WHERE slot = 3"
+    rewrite(path / "checkpoint", flip)
+    again = resume(path)
+    with again.directory:
+        (warning,) = again.run.warnings
+        assert 'client "2"' in warning
+        assert "starts afresh" in warning
+        assert list(again.run.setting.store) == ["0", "1", "3", "4", "5"]
+        next(again.rounds())
+    assert list(lines_of(path)[1]["damaged"]) == ["2"]
+
+
+def test_what_was_written_down_is_checked_too(tmp_path):
+    path = tmp_path / "run"
+    finish(begin(experiment(rounds=2), path))
+    change = (
+        "UPDATE records SET text = replace(text, 'fedper', 'fedavg') WHERE number = 2 AND kind = ?"
+    )
+    rewrite(path / "checkpoint", change, "rounds.jsonl")
+    with pytest.raises(WireError, match=r"damaged: rounds\.jsonl 2 is not what was saved"):
+        resume(path)
 
 
 def test_a_checkpoint_of_another_method_is_refused(tmp_path):
-    checkpoint.save(started(motet.FedPer()), tmp_path)
+    save(started(motet.FedPer()), tmp_path)
     with pytest.raises(StateError, match=r"is of fedper .* this run is fedavg"):
-        checkpoint.restore(started(motet.FedAvg()), tmp_path)
+        restored(motet.FedAvg(), tmp_path)
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", "{}", '{"format": 99}'])
-def test_meta_data_that_are_none_are_refused(tmp_path, text):
-    (tmp_path / "meta.json").write_text(text)
-    with pytest.raises(StateError):
+def test_a_checkpoint_of_the_old_format_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "run"
+    with begin(experiment(), path).directory:
+        pass
+    (path / "checkpoint").mkdir(exist_ok=True)
+    (path / "checkpoint" / "meta.json").write_text('{"format": 1, "finished": 2}')
+    with pytest.raises(StateError, match=r"format 1, and this version reads 2.*--overwrite"):
+        resume(path)
+
+
+def test_a_checkpoint_can_be_looked_at_while_the_run_goes_on(tmp_path):
+    run = started(motet.FedPer())
+    saving = Checkpoint(run, tmp_path)
+    with pytest.raises(StateError, match="there is no checkpoint"):
         checkpoint.read_meta(tmp_path)
+    run.advance()
+    saving.save()
+    run.advance()
+    saving.note("anything", 1, "not saved yet")
+    assert checkpoint.read_meta(tmp_path)["finished"] == 1
+    saving.save()
+    assert checkpoint.read_meta(tmp_path)["finished"] == 2
+    saving.close()
 
 
-def test_a_crash_while_saving_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+def test_after_a_save_has_failed_nothing_more_is_written(tmp_path):
     run = started(motet.FedPer())
     run.advance()
-    checkpoint.save(run, tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    saving = Checkpoint(run, tmp_path)
+    saving.save()
     run.advance()
-
-    def crash_at_the_commit(path, contents):
-        if path.name == "meta.json":
-            raise OSError("no space left on device")
-        write_atomically(path, contents)
-
-    monkeypatch.setattr(checkpoint, "write_atomically", crash_at_the_commit)
-    with pytest.raises(OSError, match="no space"):
-        checkpoint.save(run, tmp_path)
-    assert before.items() <= {p.name: p.read_bytes() for p in tmp_path.iterdir()}.items()
-    fresh = started(motet.FedPer())
-    checkpoint.restore(fresh, tmp_path)
-    assert fresh.finished == 1
+    saving.states.database.write("PRAGMA max_page_count = 1")  # as if the disk were full
+    with pytest.raises(StateError, match=r"cannot be read or written: .*full"):
+        saving.save()
+    with pytest.raises(StateError, match="closed after a failure"):
+        saving.save()
+    saving.close()
+    assert restored(motet.FedPer(), tmp_path).finished == 1
 
 
 # --- what is there already -------------------------------------------------------------------
@@ -285,7 +387,7 @@ def test_overwriting_removes_the_old_run_and_nothing_else(tmp_path):
     assert not (path / "rounds.jsonl").exists()
     assert [p.name for p in (path / "checkpoint").iterdir()] == ["notes.txt"]
     finish(session)
-    assert len(without_seconds(path)) == 1
+    assert len(lines_of(path)) == 1
     assert (path / "notes.txt").read_text() == "mine"
 
 

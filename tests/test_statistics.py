@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored import evaluation, name, noisy, scored
 
-from motet.comparison import Comparison
-from motet.statistics import difference, gains, paired
+from motet.comparing.comparison import Comparison
+from motet.judging.statistics import difference, gains, paired
 
 RNG = np.random.default_rng(0)
 

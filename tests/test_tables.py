@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored import noisy, scored
 
-from motet.comparison import Comparison, Failure
+from motet.comparing.comparison import Comparison, Failure
 
 LABELS = ("local", "fedavg", "fedavg-ft", "fedper")
 CALM = {"client": 0.02, "seed": 0.002, "rest": 0.01}

@@ -5,13 +5,13 @@ from contests import easy_world, numbers, world
 
 import motet
 from motet.catalog import method_class, method_names
-from motet.conditions import Contest
-from motet.contest import compare
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import compare
+from motet.comparing.tuning import Search, default_space
 from motet.errors import DataError, RequestError
 from motet.federation import Run
 from motet.keys import Key
 from motet.optim import Sgd
-from motet.tuning import Search, default_space
 
 RATES = {"optimizer.lr": [1e-6, 0.2]}
 
@@ -169,7 +169,7 @@ def test_no_search_ever_looks_at_test_data(monkeypatch):
         splits.append(split)
         return evaluate(self, split=split, **about)
 
-    from motet.contest import Nowhere, searched
+    from motet.comparing.contest import Nowhere, searched
     from motet.watching import Watcher
 
     monkeypatch.setattr(Run, "evaluate", noted)

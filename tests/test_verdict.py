@@ -10,10 +10,10 @@ from scored import noisy, scored
 from torch import nn
 
 import motet
-from motet.comparison import Comparison
+from motet.comparing.comparison import Comparison
 from motet.data import from_arrays
-from motet.findings import find
-from motet.verdict import verdict
+from motet.judging.findings import find
+from motet.judging.verdict import verdict
 
 ALL = ("local", "fedavg", "fedavg-ft", "fedper", "ditto")
 CALM = {"client": 0.02, "seed": 0.002, "rest": 0.01}

@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 import motet
-from motet.comparison import Cost, Look, Row
+from motet.comparing.comparison import Cost, Look, Row
 from motet.data import Split, from_arrays
 from motet.evaluate import Evaluation, Score
 from motet.federation import Round, start

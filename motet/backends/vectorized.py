@@ -19,6 +19,7 @@ from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
 from motet.execution.choice import executing
 from motet.execution.planning import ExecutionPlan
+from motet.execution.turns import running
 from motet.method import PerClient, RoundInfo
 from motet.plans import Plan
 from motet.setting import Point, Setting, down_for
@@ -147,8 +148,13 @@ class Vectorized:
         # One torch thread per chunk even with one worker: splitting a sum over threads would change
         # its rounding.
         workers = min(self.plan.workers, max(len(items), 1))
+
+        def begun(item: Any) -> T:
+            with running():
+                return work(item)
+
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(lambda item: copy_context().run(work, item), items))
+            return list(pool.map(lambda item: copy_context().run(begun, item), items))
 
 
 def _stack_down(down: Any, chunk: Sequence[str]) -> tuple[Any, int | None]:

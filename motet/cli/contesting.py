@@ -16,14 +16,14 @@ from motet.cli.live import watching
 from motet.cli.progress import Progress, progress
 from motet.cli.request import requested
 from motet.cli.terminal import say, warn, write_json_line
-from motet.comparison import Comparison
-from motet.conditions import Contest
+from motet.comparing.comparison import Comparison
+from motet.comparing.conditions import Contest
+from motet.comparing.contest import Nowhere, Records, conduct, searched
+from motet.comparing.contestdir import ContestDirectory
+from motet.comparing.rows import Row
 from motet.config.comparing import ComparisonPlan, plan_from_dict
-from motet.contest import Nowhere, Records, conduct, searched
-from motet.contestdir import ContestDirectory
 from motet.data import Federation
 from motet.folder import check_free
-from motet.rows import Row
 from motet.tracking import sinks
 from motet.watching import Watcher
 

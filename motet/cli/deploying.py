@@ -18,8 +18,8 @@ from motet.deploy.status import Status
 from motet.deploy.trial import Event, Stage, Trial
 from motet.deploy.writing import Draft
 from motet.errors import MotetError
-from motet.phrases import plural, size
-from motet.tables import aligned
+from motet.judging.phrases import plural, size
+from motet.judging.tables import aligned
 
 
 def show_draft(draft: Draft, directory: Path, *, as_json: bool, quiet: bool) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from motet.budget import Spent
 from motet.cli.failures import RunFailedError, RunStoppedError, one_line
 from motet.cli.interrupt import Interrupt
 from motet.cli.live import View, watching
 from motet.cli.terminal import say, warn, write_json_line
-from motet.comparison import Cost, Row
-from motet.contestants import cost_of, look_at
+from motet.comparing.budget import Spent
+from motet.comparing.comparison import Cost, Row
+from motet.comparing.contestants import cost_of, look_at
 from motet.evaluate import Evaluation
 from motet.session import Session
 from motet.watching import Watcher

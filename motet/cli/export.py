@@ -10,7 +10,7 @@ import typer
 from motet.cli import options
 
 if TYPE_CHECKING:  # torch is loaded when the command is called
-    from motet.exporting import Exported
+    from motet.exporting.export import Exported
 
 
 def command(
@@ -52,8 +52,8 @@ def command(
     """
     from motet.cli.terminal import say, write_json
     from motet.config.experiment import model_to_dict
-    from motet.exporting import export
-    from motet.saved import saved_run
+    from motet.exporting.export import export
+    from motet.exporting.saved import saved_run
 
     with saved_run(directory) as (experiment, run):
         model = model_to_dict(experiment.model)

@@ -9,7 +9,7 @@ import typer
 
 from motet.cli.pictures import bars, fitted
 from motet.data import Federation
-from motet.tables import plural
+from motet.judging.tables import plural
 
 SHOWN = 20  # clients drawn at most
 DRAWING = 40  # columns for the labels

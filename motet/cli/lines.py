@@ -12,7 +12,7 @@ from motet.cli.terminal import say, write_json_line
 from motet.watching import Watcher
 
 if TYPE_CHECKING:
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 PATIENCE_S = 5.0  # between two lines about the same run

@@ -11,8 +11,8 @@ from motet.cli.pictures import distribution
 from motet.cli.progress import duration
 from motet.config.sections import NamedData
 from motet.evaluate import Evaluation
+from motet.judging.tables import amount, plural, size
 from motet.session import Session
-from motet.tables import amount, plural, size
 
 
 def show_result(session: Session, final: Sequence[Evaluation], cost: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from motet.watching import Watcher
 
 if TYPE_CHECKING:
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 State = Literal["waiting", "running", "done", "failed"]

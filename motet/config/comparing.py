@@ -14,9 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from motet.budget import Budget
 from motet.catalog import method_names
-from motet.conditions import Contest
+from motet.comparing.budget import Budget
+from motet.comparing.conditions import Contest
+from motet.comparing.references import SHARED_FIELDS, why_unsuited
+from motet.comparing.rules import Choice, Rules
+from motet.comparing.tuning import Search
 from motet.config.experiment import model_to_dict, section_to_dict
 from motet.config.files import SECTIONS, data_from_dict, model_from_dict, section_reader
 from motet.config.hints import NONE
@@ -26,9 +29,6 @@ from motet.config.values import read_fields, to_plain
 from motet.data import Federation
 from motet.errors import RequestError, nearest
 from motet.method import AnyMethod
-from motet.references import SHARED_FIELDS, why_unsuited
-from motet.rules import Choice, Rules
-from motet.tuning import Search
 
 DEFAULT_METHODS = ("local", "fedavg", "fedavg-ft", "fedper")
 SHARED_KEYS = (*SHARED_FIELDS, "lr")

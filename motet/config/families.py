@@ -18,6 +18,7 @@ from motet import catalog, optim, reduce, robust, schedules
 from motet.data.partition import PARTITIONS, Partition
 from motet.errors import RequestError
 from motet.method import Method
+from motet.privacy import optimizer as privacy
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ _STRANGERS = Family("object", "kind", {})
 @cache
 def _families() -> dict[Any, Family]:
     return {
-        optim.Optimizer: Family("optimizer", "kind", _dataclasses_of(optim)),
+        optim.Optimizer: Family(
+            "optimizer", "kind", _dataclasses_of(optim) | _dataclasses_of(privacy)
+        ),
         schedules.Schedule: Family("schedule", "kind", _dataclasses_of(schedules)),
         reduce.Reduce: Family(
             "reduction", "kind", _dataclasses_of(reduce) | _dataclasses_of(robust)

@@ -185,12 +185,15 @@ class RunChoice:
         rounds: How many.
         cohort: Clients per round: a fraction (0.2) or a count (4).
         seed: Names every stream of randomness of the run.
-        backend: "auto", "serial" or "vectorized".
+        backend: "auto", "serial", "vectorized" or "ray".
         chunk_size: Clients that are stacked at once; None: chosen from the size of the model.
         mode: How a stack is trained, "stack" or "loop"; None: chosen from the kind of the model.
         traced: Whether steps are traced and replayed; None: if the run is long enough to pay.
         channels_last: Whether "loop" lays images out with channels last; None: it does.
-        workers: Threads; never changes a result. None: one per core.
+        workers: Threads; never changes a result. None: one per core (on Ray: one per actor).
+        address: Where Ray is; None: it is started on this machine.
+        actors: Processes on Ray; None: 2.
+        state_dir: Where each machine of a Ray cluster keeps private states; None: a temporary one.
         store: Where private states live, "memory" or "disk"; never changes a result.
         evaluate_every: Rounds between two looks at the validation data; None: a tenth of all.
         checkpoint_every: Rounds between two checkpoints.
@@ -206,13 +209,16 @@ class RunChoice:
     traced: bool | None = None
     channels_last: bool | None = None
     workers: int | None = None
+    address: str | None = None
+    actors: int | None = None
+    state_dir: str | None = None
     store: Literal["memory", "disk"] = "memory"
     evaluate_every: int | None = None
     checkpoint_every: int = 10
     points: tuple[Point, ...] = ("after_adapt",)
 
     def __post_init__(self) -> None:
-        for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers"):
+        for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers", "actors"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RequestError(f"run.{name} counts, so it is 1 or more; got {value}.")
@@ -226,6 +232,7 @@ class RunChoice:
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of `motet.run` that these choices stand for."""
         names = ("chunk_size", "mode", "traced", "channels_last", "workers")
+        names += ("address", "actors", "state_dir")
         backend = {name: getattr(self, name) for name in names}
         return {
             "rounds": self.rounds,

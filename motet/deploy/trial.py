@@ -17,7 +17,7 @@ from motet.deploy.processes import end_marked
 from motet.deploy.status import trouble
 from motet.deploy.submission import write_settings
 from motet.errors import StateError
-from motet.phrases import plural
+from motet.judging.phrases import plural
 
 LOOK_S, ASK_S = 0.5, 5.0  # at files, which costs nothing; at the SuperLink, which starts a program
 MARK = "mark"  # file with the mark of the processes, for whoever has to clean up after a crash

@@ -18,7 +18,7 @@ from motet.deploy.environment import SWITCHES
 from motet.deploy.examples import agreed_data, write_examples
 from motet.deploy.layout import CONFIG, SITE_PORT, Deployment, check_names, check_new
 from motet.deploy.pages import write_page
-from motet.phrases import size
+from motet.judging.phrases import size
 from motet.remote.agreement import Agreement
 
 

@@ -108,19 +108,21 @@ def _update_in_place(graph: fx.Graph, donated: int) -> None:
 
 
 class _Update(NamedTuple):
-    """`param - rate * gradient`."""
+    """`param - rate * gradient`, everywhere or only where a mask is true."""
 
     param: fx.Node
     rate: fx.Node
     gradient: fx.Node
+    mask: fx.Node | None
     needed_elsewhere: bool  # the gradient
 
 
 def _update_of(param: fx.Node, result: Any) -> _Update | None:
-    if not isinstance(result, fx.Node) or result.target is not aten.sub.Tensor:
+    mask, stepped = _where_masked(param, result)
+    if not isinstance(stepped, fx.Node) or stepped.target is not aten.sub.Tensor:
         return None
-    product = result.args[1]
-    if result.args[0] is not param or not isinstance(product, fx.Node) or result.kwargs:
+    product = stepped.args[1]
+    if stepped.args[0] is not param or not isinstance(product, fx.Node) or stepped.kwargs:
         return None
     if product.target is not aten.mul.Tensor:
         return None
@@ -128,23 +130,39 @@ def _update_of(param: fx.Node, result: Any) -> _Update | None:
     if not isinstance(rate, fx.Node) or not isinstance(gradient, fx.Node):
         return None
     plain = _layout(gradient)[0] == _layout(param)[0] and all(n == 1 for n in _layout(rate)[0][1:])
-    shared = len(gradient.users) > 1 or len(product.users) > 1
-    return _Update(param, rate, gradient, shared) if plain else None
+    shared = any(len(node.users) > 1 for node in (gradient, product, stepped))
+    return _Update(param, rate, gradient, mask, shared) if plain else None
+
+
+def _where_masked(param: fx.Node, result: Any) -> tuple[fx.Node | None, Any]:
+    """Recognise `where(mask, result, param)`: clients without a batch stay as they are."""
+    if isinstance(result, fx.Node) and result.target is aten.where.self:
+        mask, stepped, otherwise = result.args
+        if otherwise is param and isinstance(mask, fx.Node):
+            return mask, stepped
+    return None, result
 
 
 def _written(graph: fx.Graph, update: _Update, owned: frozenset[fx.Node]) -> fx.Node:
-    param, rate, gradient, needed_elsewhere = update
+    param, rate, gradient, mask, needed_elsewhere = update
     in_place: dict[Any, Any] = {
         aten.bmm.default: aten.baddbmm_.default,
         aten.mm.default: aten.addmm_.default,
     }
+
+    def masked(node: fx.Node) -> fx.Node:
+        return (
+            node if mask is None else graph.call_function(aten.where.ScalarOther, (mask, node, 0))
+        )
+
     factors = gradient.args[:2] if gradient.target in in_place else ()
     # A factor that looks into a parameter may see it after its own update.
     safe = factors and not any(_root(f) in owned for f in factors if isinstance(f, fx.Node))
     if not safe or needed_elsewhere or len(_layout(rate)[0]) not in (0, 3):
-        return graph.call_function(aten.addcmul_.default, (param, rate, gradient), {"value": -1})
+        arguments = (param, rate, masked(gradient))
+        return graph.call_function(aten.addcmul_.default, arguments, {"value": -1})
     left, right = factors
-    scaled = graph.call_function(aten.mul.Tensor, (left, rate))
+    scaled = masked(graph.call_function(aten.mul.Tensor, (left, rate)))
     return graph.call_function(in_place[gradient.target], (param, scaled, right), {"alpha": -1})
 
 

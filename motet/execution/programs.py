@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor
 
 from motet.execution.graphs import traced
+from motet.execution.turns import tracing
 
 Step = Callable[..., Sequence[Tensor]]
-_TRACING = threading.Lock()  # torch's tracer is not made for several threads at once
 log = logging.getLogger("motet")
 
 
@@ -29,10 +28,11 @@ class Programs:
     def get(self, what: Hashable, step: Step, values: Sequence[Tensor], *, donated: int) -> Step:
         """Return the program of a step for such values; the step itself if it cannot be traced."""
         key = (what, tuple((v.shape, v.stride(), v.dtype) for v in values))
-        with _TRACING:
-            if key not in self._made:
-                self._made[key] = _traced_or_plain(step, values, donated)
-            return self._made[key]
+        if key not in self._made:
+            with tracing():
+                if key not in self._made:  # nobody has made it while this thread waited
+                    self._made[key] = _traced_or_plain(step, values, donated)
+        return self._made[key]
 
 
 def traceable(values: Sequence[Tensor]) -> bool:

@@ -64,11 +64,13 @@ class Spec:
     ) -> tuple[State, State, Any]:
         """Take one optimizer step on one batch."""
 
-        def objective(trained: State) -> tuple[Tensor, State]:
-            result = self.loss(frozen | buffers | trained, batch, *given)
+        def objective(trained: State, seen: Batch = batch) -> tuple[Tensor, State]:
+            result = self.loss(frozen | buffers | trained, seen, *given)
             return result.value, tree.pick(result.buffers, self.moving)
 
-        grads, updated = gradient(objective, params)
+        # An optimizer may have a way of its own from examples to a gradient.
+        own = getattr(self.optimizer, "gradient", None)
+        grads, updated = own(objective, params, batch) if own else gradient(objective, params)
         stepped, moments = self.optimizer.step(grads, moments, params, rate)
         # In the old order, whatever an optimizer makes of it: `rebuilt` goes by position.
         return {k: stepped[k] for k in params}, buffers | updated, moments
@@ -153,7 +155,9 @@ def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:
     for number in batches.weight.any(-1).nonzero().flatten().tolist():
         like = _channels_last(batches.step(number))
         if step is None:
-            state, step = _prepared(spec, "loop", flat, state, [*fixed, *like], len(like.weight))
+            state, step = _prepared(
+                spec, "loop", flat, state, [*fixed, *like], width=len(like.weight), owned=False
+            )
             if step is flat:
                 step = partial(flat, gradient=_by_autograd)
         state = list(step(*state, *fixed, *like))
@@ -190,24 +194,33 @@ def _walk_stack(
         if everybody not in steps:
             chosen = flat if everybody else flat_where_active
             what = ("stack", everybody, repr(dims))
+            width = like.weight.shape[-1]
             state, steps[everybody] = _prepared(
-                spec, what, chosen, state, rest, like.weight.shape[-1]
+                spec, what, chosen, state, rest, width=width, owned=bool(steps)
             )
         state = list(steps[everybody](*state, *rest))
     return state[: len(tree.leaves(work.changing[:2]))]
 
 
 def _prepared(
-    spec: Spec, what: Hashable, step: Step, state: list[Tensor], rest: Sequence[Tensor], width: int
+    spec: Spec,
+    what: Hashable,
+    step: Step,
+    state: list[Tensor],
+    rest: Sequence[Tensor],
+    *,
+    width: int,
+    owned: bool,
 ) -> tuple[list[Tensor], Step]:
     """Choose between a step and its program; a program may write into the state it is given."""
     execution, identity = current(), spec.identity()
     wanted = execution.traced and width in execution.widths and identity is not None
     if not wanted or not traceable([*state, *rest]):
         return state, step
-    owned = [leaf.clone(memory_format=torch.preserve_format) for leaf in state]
-    program = spec.task.programs.get((what, identity), step, [*owned, *rest], donated=len(owned))
-    return owned, program
+    if not owned:
+        state = [leaf.clone(memory_format=torch.preserve_format) for leaf in state]
+    program = spec.task.programs.get((what, identity), step, [*state, *rest], donated=len(state))
+    return state, program
 
 
 def _laid_out(work: _Work) -> _Work:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from motet.comparison import Comparison, Row
-from motet.statistics import PairedDifference
+from motet.comparing.comparison import Comparison, Row
+from motet.judging.statistics import PairedDifference
+from motet.judging.verdict import Verdict
 from motet.studies import Study
-from motet.verdict import Verdict
 
 REFERENCES = ("local", "fedavg", "fedavg-ft")
 MOST_CELLS = 400_000  # of the frames of one matrix: more would make the page heavy

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motet.comparison import Comparison, Cost, FederationPicture, Look, Row, read
+from motet.comparing.comparison import Comparison, Cost, FederationPicture, Look, Row, read
 from motet.errors import MotetError, StateError
 from motet.evaluate import Evaluation, Score
 from motet.folder import CLIENTS, CONFIG, DATA, Folder

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from motet.comparison import Comparison
-from motet.phrases import plural
+from motet.comparing.comparison import Comparison
+from motet.judging.phrases import plural
+from motet.judging.verdict import Verdict
 from motet.report.contents import chart_data, known_clients
 from motet.report.tabulating import (
     Table,
@@ -16,7 +17,6 @@ from motet.report.tabulating import (
     score_table,
     tuned_table,
 )
-from motet.verdict import Verdict
 
 MOST_REASONS = 5
 

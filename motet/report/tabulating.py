@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.comparison import Comparison
-from motet.phrases import amount, number, share, size
+from motet.comparing.comparison import Comparison
+from motet.judging.phrases import amount, number, share, size
 from motet.report.contents import spent_by_client
 
 UNKNOWN = "\N{EN DASH}"

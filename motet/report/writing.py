@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from motet.atomic import write_atomically
-from motet.comparison import Comparison
+from motet.comparing.comparison import Comparison
 from motet.errors import RequestError
 from motet.report.embedding import allowed, packed, script_json
 from motet.report.story import tell

@@ -110,5 +110,7 @@ class Database:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return StateError(f"another process is writing {self.path}; let it finish.")
         if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            return StateError(f"{self.path} cannot be read or written: {reason}. Is the disk full?")
+            return StateError(
+                f"{self.path} cannot be read or written: {reason}. Make room there, then go on."
+            )
         return WireError(f"{self.path} is damaged: {reason}.")

@@ -16,7 +16,7 @@ from motet.tracking.tolerant import Tolerant
 from motet.watching import Watcher
 
 if TYPE_CHECKING:  # loads torch
-    from motet.comparison import Row
+    from motet.comparing.comparison import Row
 
 __all__ = ["MLflowSink", "TensorBoardSink", "Tolerant", "sinks"]
 

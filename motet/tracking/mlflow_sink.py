@@ -12,7 +12,7 @@ from motet.tracking.numbers import Harms, Pair, hyperparameters, of_round, of_ro
 from motet.watching import Watcher
 
 if TYPE_CHECKING:
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 PATIENCE_S = 1.0  # between two requests about rounds: rounds may be much shorter

@@ -12,7 +12,7 @@ from motet.tracking.numbers import HARMED, Harms, Pair, hyperparameters, of_roun
 from motet.watching import Watcher
 
 if TYPE_CHECKING:
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 

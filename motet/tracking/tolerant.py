@@ -9,7 +9,7 @@ from motet.errors import one_line
 from motet.watching import Watcher
 
 if TYPE_CHECKING:
-    from motet.comparison import Look, Row
+    from motet.comparing.comparison import Look, Row
     from motet.federation import Round
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import motet as library
-from motet.conditions import Contest
+from motet.comparing.conditions import Contest
 
 SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5)
 

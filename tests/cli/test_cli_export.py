@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from motet.predictors import load_predictor
-from motet.saved import saved_run
+from motet.exporting.predictors import load_predictor
+from motet.exporting.saved import saved_run
 
 TINY = ("--method", "fedper", "--model", "mlp", "--clients", 4, "--rounds", 2, "--quiet")
 

@@ -9,7 +9,7 @@ from toys import assert_same
 
 import motet
 from motet import FedAvg, Sgd
-from motet.contest import compare
+from motet.comparing.contest import compare
 from motet.data import from_arrays
 from motet.errors import RequestError
 from motet.methods.fedavg_shared import FedAvgShared

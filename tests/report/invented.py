@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motet.comparison import Comparison, Cost, Failure, FederationPicture, Look, Row
+from motet.comparing.comparison import Comparison, Cost, Failure, FederationPicture, Look, Row
 from motet.evaluate import Evaluation, Score
 from motet.studies import Study
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from motet.cli.main import call
-from motet.comparison import read
+from motet.comparing.comparison import read
 from motet.errors import StateError
 from motet.records import read_scores
 from motet.report import read_all

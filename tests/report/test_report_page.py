@@ -15,7 +15,7 @@ from importlib.resources import files
 import pytest
 from invented import HOSTILE, LEVELS, invented
 
-from motet.comparison import Comparison, Failure, FederationPicture
+from motet.comparing.comparison import Comparison, Failure, FederationPicture
 from motet.errors import RequestError
 from motet.report import page, write
 from motet.report.contents import MOST_CELLS, evenly

@@ -60,7 +60,7 @@ APPLY = {"mlp": mlp, "cnn": cnn, "lstm": lstm}
 
 
 def example_loss(network):
-    def loss(params, batch, rng=None):
+    def loss(params, batch, _rng=None):
         scores = jax.nn.log_softmax(APPLY[network](params, batch["x"]))
         losses = -jnp.take_along_axis(scores, batch["y"][..., None], -1)[..., 0]
         return losses.reshape(losses.shape[0], -1).mean(-1)

@@ -29,7 +29,7 @@ def _trainer(cache: dict = {}):  # noqa: B006 - one per worker process, on purpo
 
 
 @client.train()
-def train(message, context):
+def train(message, _context):
     config = message.content["config"]
     trainer = _trainer()
     model = message.content["model"].to_torch_state_dict()
@@ -41,7 +41,7 @@ def train(message, context):
 
 
 @server.main()
-def main(grid, context):
+def main(grid, _context):
     import networks
     import torch
 

@@ -12,7 +12,7 @@ from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
-from pfl.callback import TrainingProcessCallback
+from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.hyperparam.base import NNTrainHyperParams
@@ -34,7 +34,7 @@ class Clock(TrainingProcessCallback):
 
 def with_loss(net):
     net.loss = lambda x, y: networks.mean_loss(net(x), y)
-    net.metrics = lambda x, y: {}
+    net.metrics = lambda *_: {}
     return net
 
 

@@ -17,8 +17,8 @@ from motet import tree
 from motet.config.methods import method_from_dict
 from motet.config.sections import ModelChoice
 from motet.errors import CapabilityError, RequestError, StateError
+from motet.exporting.structure import rebuild
 from motet.method import AnyMethod
-from motet.structure import rebuild
 from motet.task import Task
 
 ABOUT = "motet"  # the entry of a file's metadata that says what the file is

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from motet.chance import LEVEL, smallest_p
-from motet.findings import REFERENCES, Findings
-from motet.phrases import listed, plural, sentence
+from motet.judging.chance import LEVEL, smallest_p
+from motet.judging.findings import REFERENCES, Findings
+from motet.judging.phrases import listed, plural, sentence
 
 ENOUGH_SEEDS = 3  # from so many on, the noise of training is known well enough to correct for it
 

@@ -17,12 +17,12 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from motet.atomic import write_atomically
-from motet.comparison import Comparison
+from motet.comparing.comparison import Comparison
+from motet.comparing.rows import Row
+from motet.comparing.searching import Tried
 from motet.config import write_tables
 from motet.folder import CLIENTS, COMPARISON, REPORT, RESULTS, TRIALS, TUNED, Folder
 from motet.records import ScoreRow, json_text, score_rows, write_scores
-from motet.rows import Row
-from motet.searching import Tried
 
 
 class ContestScore(NamedTuple):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from motet.comparing.picture import FederationPicture
+from motet.comparing.rows import Cost, Failure, Look, Row
 from motet.errors import StateError
-from motet.picture import FederationPicture
-from motet.rows import Cost, Failure, Look, Row
 
 if TYPE_CHECKING:
-    from motet.verdict import Verdict
+    from motet.judging.verdict import Verdict
 
 __all__ = ["Comparison", "Cost", "Failure", "FederationPicture", "Look", "Row", "read"]
 
@@ -107,7 +107,7 @@ class Comparison:
 
     def verdict(self) -> Verdict:
         """Say in sentences what the numbers allow to say, and what they do not."""
-        from motet.verdict import verdict
+        from motet.judging.verdict import verdict
 
         return verdict(self)
 
@@ -164,7 +164,7 @@ class Comparison:
 
     def table(self) -> str:
         """Write the comparison as text of at most 80 columns."""
-        from motet.tables import comparison_text
+        from motet.judging.tables import comparison_text
 
         return comparison_text(self)
 

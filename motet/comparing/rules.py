@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from motet.budget import Budget, Spent
+from motet.comparing.budget import Budget, Spent
 from motet.data import Federation
 from motet.errors import DataError, RequestError, nearest
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from motet.budget import Budget
-from motet.comparison import Comparison
-from motet.conditions import Contest, Methods
+from motet.comparing.budget import Budget
+from motet.comparing.comparison import Comparison
+from motet.comparing.conditions import Contest, Methods
+from motet.comparing.rows import Failure, Row
+from motet.comparing.rules import Choice
+from motet.comparing.searching import Tried, chosen_trials, described, search_left
+from motet.comparing.tuning import Search
 from motet.data import Federation
-from motet.rows import Failure, Row
-from motet.rules import Choice
-from motet.searching import Tried, chosen_trials, described, search_left
 from motet.task import Task
-from motet.tuning import Search
 from motet.watching import Watcher
 
 

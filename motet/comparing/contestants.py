@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from motet import tree
-from motet.budget import Spent
+from motet.comparing.budget import Spent
+from motet.comparing.rows import Cost, Failure, Look, Row
+from motet.comparing.rules import Rules, has_validation, is_better
 from motet.errors import one_line
 from motet.evaluate import Evaluation
 from motet.federation import Round, Run
+from motet.privacy.ledger import spending
 from motet.records import jsonable
-from motet.rows import Cost, Failure, Look, Row
-from motet.rules import Rules, has_validation, is_better
 from motet.studies import Study
 from motet.watching import Watcher
 
@@ -89,6 +90,7 @@ class Contestant:
             notes=tuple(jsonable(training.run.notes)),
             studies=studies,
             faults=training.faults(),
+            privacy=spending(self.run),
         )
 
     def _take_over(self, trained: Run) -> None:

@@ -10,7 +10,7 @@ def card_text(about: Mapping[str, Any], name: str, *, without_graph: str) -> str
     """Write the card in Markdown.
 
     Args:
-        about: What `motet.exporting.describe_predictor` says.
+        about: What `motet.exporting.export.describe_predictor` says.
         name: Of the files, without suffix.
         without_graph: Why there is no ONNX file; empty if there is one.
     """

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from motet.budget import Budget
 from motet.checks import check_scorable
-from motet.comparison import Comparison
+from motet.comparing.budget import Budget
+from motet.comparing.comparison import Comparison
+from motet.comparing.contestants import Contestant, contend
+from motet.comparing.picture import FederationPicture
+from motet.comparing.references import labelled, missing_references
+from motet.comparing.rows import Failure, Row
+from motet.comparing.rules import Choice, Rules, require_validation
+from motet.comparing.tuning import Search, Trial
 from motet.config.values import to_plain
-from motet.contestants import Contestant, contend
 from motet.data import Federation
 from motet.errors import RequestError
 from motet.federation import Run, start
 from motet.keys import Key
 from motet.method import AnyMethod
-from motet.picture import FederationPicture
-from motet.references import labelled, missing_references
-from motet.rows import Failure, Row
-from motet.rules import Choice, Rules, require_validation
 from motet.store import MemoryStore, Store
 from motet.task import Task
-from motet.tuning import Search, Trial
 from motet.watching import Watcher
 
 Methods = Sequence[AnyMethod] | Mapping[str, AnyMethod]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
-from motet.comparison import Comparison, Row
-from motet.phrases import amount, gain, number, plural, share, size, unit
-from motet.statistics import PairedDifference
-from motet.verdict import Verdict
+from motet.comparing.comparison import Comparison, Row
+from motet.judging.phrases import amount, gain, number, plural, share, size, unit
+from motet.judging.statistics import PairedDifference
+from motet.judging.verdict import Verdict
 
 __all__ = ["aligned", "amount", "comparison_text", "number", "plural", "share", "shorten", "size"]
 

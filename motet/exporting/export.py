@@ -15,12 +15,12 @@ from motet import __version__, tree
 from motet.atomic import write_atomically
 from motet.config.methods import method_to_dict
 from motet.errors import CapabilityError, RequestError, StateError
+from motet.exporting.model_card import card_text
+from motet.exporting.onnx_graphs import to_onnx
+from motet.exporting.predictors import ABOUT, FORMAT, PredictorModule
+from motet.exporting.structure import describe
 from motet.federation import Run
-from motet.graphs import to_onnx
-from motet.model_card import card_text
-from motet.predictors import ABOUT, FORMAT, PredictorModule
 from motet.records import json_text
-from motet.structure import describe
 
 SUFFIXES = (".safetensors", ".onnx", ".md")
 TRIED = 64  # examples of the client on which a graph is tried

@@ -14,8 +14,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from motet.comparison import Comparison
-from motet.statistics import PairedDifference, corrected, gains, paired
+from motet.comparing.comparison import Comparison
+from motet.judging.statistics import PairedDifference, corrected, gains, paired
 
 REFERENCES = ("local", "fedavg", "fedavg-ft")  # methods; from no federation to the simplest one
 FEWEST = 6  # clients that a test can say anything about: five that agree are no proof

@@ -1,7 +1,7 @@
 """Differences between two methods, client by client: how large, and whether more than chance.
 
 Both methods saw the same clients and the same seeds, so what is studied is what each client gains
-with each seed. `motet.chance` says how.
+with each seed. `motet.judging.chance` says how.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motet.chance import LEVEL, corrected, interval, over_seeds, p_value
-from motet.comparison import Comparison
+from motet.comparing.comparison import Comparison
+from motet.judging.chance import LEVEL, corrected, interval, over_seeds, p_value
 
 __all__ = ["Gains", "PairedDifference", "corrected", "difference", "gains", "paired"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from motet.comparison import Comparison
-from motet.findings import Findings, find
-from motet.sentences import sentences
-from motet.statistics import PairedDifference
+from motet.comparing.comparison import Comparison
+from motet.judging.findings import Findings, find
+from motet.judging.sentences import sentences
+from motet.judging.statistics import PairedDifference
 
 
 @dataclass(frozen=True, kw_only=True)

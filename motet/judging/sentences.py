@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from motet.caveats import caveats
-from motet.findings import Findings
-from motet.phrases import amount, gain, listed, number, plural, size, unit
-from motet.statistics import PairedDifference
+from motet.judging.caveats import caveats
+from motet.judging.findings import Findings
+from motet.judging.phrases import amount, gain, listed, number, plural, size, unit
+from motet.judging.statistics import PairedDifference
 
 MEANING = {
     "local": "training alone",

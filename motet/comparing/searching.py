@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from motet.conditions import Contest, trial_label
+from motet.comparing.conditions import Contest, trial_label
+from motet.comparing.rows import Failure, Row
+from motet.comparing.rules import is_better
+from motet.comparing.tuning import Trial
 from motet.config.values import to_plain
-from motet.rows import Failure, Row
-from motet.rules import is_better
-from motet.tuning import Trial
 from motet.watching import Watcher
 
 

@@ -1,0 +1,1 @@
+"""A client's predictor as files: safetensors, a card, ONNX."""

@@ -1,0 +1,1 @@
+"""What a comparison supports, in numbers and in words."""

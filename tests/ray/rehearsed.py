@@ -1,0 +1,76 @@
+"""What the tests of the Ray back end share: runs, and a crew without Ray."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from motet.backends.shard import Blueprint, Shard
+from motet.backends.sharding import Sharded, ShardedStore, Shards
+from motet.federation import start
+from motet.store import MemoryStore
+from motet.testing import ragged
+
+SEED, ROUNDS = 5, 3
+WITH_RAY = [  # which leaves files and processes of its own to the garbage collector
+    pytest.mark.distributed,
+    pytest.mark.filterwarnings("ignore:unclosed file <_io.* name='/dev/null':ResourceWarning"),
+    pytest.mark.filterwarnings(r"ignore:subprocess \d+ is still running:ResourceWarning"),
+]
+
+
+def started(method, world=None, *, rounds=ROUNDS, **settings):
+    """A run that is ready for its first round."""
+    world = world or ragged()
+    return start(method, world.task, world.data, rounds=rounds, seed=SEED, **settings)
+
+
+def finished(method, world=None, *, rounds=ROUNDS, **settings):
+    """A run at its end."""
+    run = started(method, world, rounds=rounds, **settings)
+    for _ in range(rounds):
+        run.advance()
+    return run
+
+
+class CrewOfOneProcess:
+    """Shards that are called at once, and whose "process" dies before a call if the plan says so.
+
+    Attributes:
+        deaths: (call, shard) pairs, each used up by a death.
+    """
+
+    def __init__(self, blueprint, folder, *, size=2, deaths=()):
+        self.size = size
+        self.blueprint, self.folder, self.deaths = blueprint, folder, list(deaths)
+        self.shards = [self.new(number) for number in range(size)]
+        self.calls = []
+
+    def new(self, number):
+        return Shard(self.blueprint, str(self.folder / f"shard-{number}"))
+
+    def share(self, value):
+        return value
+
+    def call(self, name, calls):
+        self.calls.append(name)
+        return {number: self._one(name, number, values) for number, values in calls.items()}
+
+    def _one(self, name, number, values):
+        if (name, number) in self.deaths:
+            self.deaths.remove((name, number))
+            self.shards[number].store.close()  # a dead process commits nothing
+            self.shards[number] = self.new(number)
+        return getattr(self.shards[number], name)(*values)
+
+
+def sharded(method, folder, *, run="a run", size=2, deaths=(), **settings):
+    """A run whose shards are all in this process."""
+    begun = started(method, **settings)
+    setting, plan = begun.setting, getattr(begun.backend, "plan", None)
+    blank = replace(setting, store=MemoryStore(), init_clients={})
+    crew = CrewOfOneProcess(Blueprint(blank, plan), folder, size=size, deaths=deaths)
+    store = ShardedStore(Shards(crew, setting.everybody, run))
+    setting = replace(setting, store=store)
+    return replace(begun, setting=setting, backend=Sharded(setting, store, plan)), crew

@@ -1,0 +1,158 @@
+"""Real actors of a real Ray: they agree with one process, and survive `kill -9`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import pytest
+import ray
+from rehearsed import WITH_RAY, finished, started
+
+from motet import Ditto, FedAvg, FedFomo, FedPer, catalog
+from motet.backends.ray_actors import QUIET
+from motet.config import Experiment, ModelChoice, NamedData, RunChoice
+from motet.data import Pathological
+from motet.session import begin, resume
+from motet.testing.comparing import require_close, require_same
+
+pytestmark = WITH_RAY
+
+METHODS = (
+    "fedavg", "fedper", "fedrep", "ditto", "fedalt", "fedfomo", "knn-per", "flow", "apfl", "ifca",
+    "scaffold",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_ray():
+    """Starting Ray takes longer than most tests."""
+    with patch.dict(os.environ, QUIET):
+        ray.init(
+            "local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error"
+        )
+        yield
+        ray.shutdown()
+
+
+def process_of(run, shard):
+    """The process id of an actor."""
+    actor = run.setting.store.shards.crew._actors[shard]
+    return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+
+
+def require_same_runs(a, b):
+    require_same(a.server, b.server, "the server")
+    for client in a.clients:
+        require_same(a.clients[client], b.clients[client], f"what {client} keeps")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_actors_end_where_one_process_does(name):
+    method = catalog.method_class(name)()
+    oracle, run = finished(method, backend="serial"), finished(method, backend="ray", actors=2)
+    require_close(oracle.server, run.server, "the server's state", 1e-5)
+    for client in oracle.clients:
+        require_close(oracle.clients[client], run.clients[client], f"what {client} keeps", 1e-5)
+    expected, scored = oracle.evaluate(), run.evaluate()
+    assert [row.client for row in scored.rows] == [row.client for row in expected.rows]
+    assert scored.loss == pytest.approx(expected.loss, abs=1e-4)
+
+
+def test_a_client_is_served_as_in_one_process(tmp_path):
+    oracle, run = finished(Ditto(), backend="serial"), finished(Ditto(), backend="ray", actors=2)
+    x = oracle.setting.federation.examples("many", "test").x
+    require_close(oracle.predict("many", x), run.predict("many", x), "predictions", 1e-5)
+    require_close(oracle.personal("few"), run.personal("few"), "a predictor", 1e-5)
+    asked = [
+        r.ask(lambda personal, x, task: task.predict(personal, x), ["one"]) for r in (oracle, run)
+    ]
+    require_close(*asked, "answers", 1e-5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FatalOnce(Ditto):
+    """Kills the process that trains, the first time that a file is missing."""
+
+    sign: str = ""
+
+    def client_update(self, down, client, data, task):
+        try:
+            os.close(os.open(self.sign, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+        except FileExistsError:
+            pass
+        return super().client_update(down, client, data, task)
+
+
+def test_an_actor_killed_at_work_comes_back_and_changes_nothing(tmp_path):
+    calm = finished(Ditto(), backend="ray", actors=2, state_dir=tmp_path / "calm")
+    sign = tmp_path / "killed"
+    sign.touch()
+    run = started(
+        FatalOnce(sign=str(sign)), backend="ray", actors=2, state_dir=tmp_path / "killed-runs"
+    )
+    run.advance()
+    before = {process_of(run, shard) for shard in range(2)}
+    sign.unlink()
+    run.advance()
+    assert sign.exists()
+    assert len(before & {process_of(run, shard) for shard in range(2)}) == 1
+    run.advance()
+    require_same_runs(calm, run)
+
+
+def test_an_actor_killed_between_rounds_comes_back_with_its_states(tmp_path):
+    calm, run = (finished(FedFomo(), backend="ray", actors=2, rounds=3) for _ in range(2))
+    require_same_runs(calm, run)
+    os.kill(process_of(run, 1), signal.SIGKILL)
+    assert run.evaluate() == calm.evaluate()
+    calm.advance()
+    os.kill(process_of(run, 0), signal.SIGKILL)
+    run.advance()
+    require_same_runs(calm, run)
+
+
+class Broken(FedAvg):
+    """A method with a mistake."""
+
+    def client_update(self, down, client, data, task):
+        return {}[down.keys() is None], client
+
+
+def test_an_error_at_a_client_is_raised_here_as_it_was():
+    run = started(Broken(), backend="ray", actors=2)
+    with pytest.raises(KeyError) as caught:
+        run.advance()
+    assert type(caught.value) is KeyError
+    assert "in round 1, at client" in caught.value.__notes__[0]
+
+
+def experiment(rounds=4):
+    return Experiment(
+        method=FedPer(),
+        data=NamedData(partition=Pathological(clients=6, classes=2)),
+        model=ModelChoice(name="mlp"),
+        run=RunChoice(rounds=rounds, cohort=0.5, backend="ray", actors=2, checkpoint_every=2),
+    )
+
+
+def test_a_run_directory_is_resumed_on_new_actors(tmp_path):
+    calm = begin(experiment(), tmp_path / "calm")
+    with calm.directory:
+        list(calm.rounds())
+        expected = calm.conclude()
+    broken = begin(experiment(), tmp_path / "broken")
+    with broken.directory:
+        steps = broken.rounds()
+        for _ in range(3):  # the third is not saved
+            next(steps)
+    taken_up = resume(tmp_path / "broken")
+    with taken_up.directory:
+        assert taken_up.run.finished == 2
+        assert taken_up.run.backend.name == "ray"
+        list(taken_up.rounds())
+        assert taken_up.conclude() == expected
+    require_same_runs(calm.run, taken_up.run)

@@ -1,0 +1,15 @@
+"""Every store."""
+
+import pytest
+from kept import state
+
+from motet.store import MemoryStore
+from motet.stores import DiskStore
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request, tmp_path):
+    made = MemoryStore() if request.param == "memory" else DiskStore(tmp_path / "states.sqlite")
+    made.expect(lambda: state(0))
+    yield made
+    made.close()
