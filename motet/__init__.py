@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from motet.methods.residual import ResidualFL
     from motet.methods.scaffold import Scaffold
     from motet.optim import Adagrad, Adam, Sgd, Yogi
+    from motet.privacy.optimizer import Private
+    from motet.privacy.uploads import PrivateMean
     from motet.reduce import Gather, Mean
     from motet.robust import ClippedMean, Krum, Median, TrimmedMean
     from motet.schedules import Exponential, Linear
@@ -136,6 +138,8 @@ _HOMES = {
     "PFedHN": "motet.methods.pfedhn",
     "PFedMe": "motet.methods.pfedme",
     "PerFedAvg": "motet.methods.per_fedavg",
+    "Private": "motet.privacy.optimizer",
+    "PrivateMean": "motet.privacy.uploads",
     "ResidualFL": "motet.methods.residual",
     "Round": "motet.federation",
     "Run": "motet.federation",
@@ -218,6 +222,8 @@ __all__ = [
     "PFedHN",
     "PFedMe",
     "PerFedAvg",
+    "Private",
+    "PrivateMean",
     "ResidualFL",
     "Round",
     "Run",

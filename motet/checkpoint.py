@@ -30,6 +30,7 @@ FORMAT = 2
 STATE = "state.sqlite"
 OLD = "meta.json"  # of format 1
 PATTERNS = (f"{STATE}*", OLD, "*-??????.safetensors", ".*.unfinished")
+AT_ONCE = 64  # states copied in one go: from another process they come in one message
 PART = 2**28  # SQLite keeps less than a gigabyte in one value
 TABLES = (
     """CREATE TABLE IF NOT EXISTS tensors (name TEXT NOT NULL, part INTEGER NOT NULL,
@@ -74,8 +75,7 @@ class Checkpoint:
         """Save the run as it is between two rounds."""
         run, store = self.run, self.run.setting.store
         if isinstance(store, CopiedStore):
-            for client in sorted(store.changed):
-                self.states.put(client, store.get(client))
+            self._copy(store)
         digests = {name: self._write(name, leaf) for name, leaf in _named(run)}
         for name in self._digests.keys() - digests.keys():
             self.states.database.write("DELETE FROM tensors WHERE name = ?", name)
@@ -127,6 +127,12 @@ class Checkpoint:
                 f"the checkpoint in {self._path.parent} is of {came[0]} on data {came[1][:12]}; "
                 f"this run is {expected[0]} on data {expected[1][:12]}."
             )
+
+    def _copy(self, store: CopiedStore) -> None:
+        changed, fresh = sorted(store.changed), self.run.setting.fresh_client
+        for start in range(0, len(changed), AT_ONCE):
+            clients = changed[start : start + AT_ONCE]
+            self.states.put_rows(clients, store.rows(clients, fresh))
 
     def _fill(self, store: CopiedStore) -> None:
         setting = self.run.setting

@@ -14,17 +14,18 @@ from torch import Tensor, nn
 
 from motet import evaluate, tree
 from motet.backends.backend import Backend
+from motet.backends.measuring import fastest, worth_measuring
 from motet.backends.serial import Serial
 from motet.backends.vectorized import Vectorized
 from motet.checks import check_fits
 from motet.data.federation import Examples, Federation
 from motet.errors import CapabilityError, RequestError, StateError, nearest
-from motet.execution.measuring import fastest, worth_measuring
 from motet.execution.planning import ExecutionPlan, plan_for
 from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
 from motet.privacy import ledger
+from motet.privacy.uploads import finished
 from motet.sampling import cohort_size, draw_cohort
 from motet.setting import POINTS, Point, Setting, down_for
 from motet.store import MemoryStore, Store
@@ -103,7 +104,7 @@ class Run:
         notes: Mapping[str, Any] = {}
         if outcome.partial is not None:  # else nobody was heard, and the server stays as it is
             heard = info._replace(cohort=outcome.replied)
-            combined = method.reduce.finish(outcome.partial, down)
+            combined = finished(method.reduce, outcome.partial, down, info)
             self.server = method.server_update(self.server, combined, heard, task)
             notes = method.notes(self.server, combined, heard)
         self.finished += 1
@@ -291,6 +292,10 @@ def start(
     """Check what can be checked before the first round, and make a run that is ready for it."""
     if rounds < 0:
         raise RequestError(f"rounds must be 0 or more; got {rounds}.")
+    if backend == "ray" and store is not None:
+        raise RequestError(
+            'backend="ray" keeps private states in its shards, below state_dir=; leave store= out.'
+        )
     size = cohort_size(cohort, len(data.clients))
     data = method.prepare(data)
     check_fits(task, data)

@@ -23,7 +23,7 @@ from motet.records import json_text
 
 CONFIG, DATA = "config.toml", "data.json"
 ROUNDS, TIMINGS, CLIENTS = "rounds.jsonl", "timings.jsonl", "clients.parquet"  # of a run
-CHECKPOINT = "checkpoint"
+CHECKPOINT, PRIVACY = "checkpoint", "privacy.json"
 RESULTS, COMPARISON = "results.jsonl", "comparison.json"  # of a comparison
 TRIALS, TUNED, REPORT = "trials.jsonl", "tuned.toml", "report.html"
 MARK = "# Written by Motet"  # how a file of ours begins, so that nobody else's is replaced
@@ -148,7 +148,7 @@ class Folder:
         )
 
     def _clear(self) -> None:
-        results = (ROUNDS, CLIENTS, RESULTS, COMPARISON, TRIALS, TUNED, REPORT)
+        results = (ROUNDS, CLIENTS, PRIVACY, RESULTS, COMPARISON, TRIALS, TUNED, REPORT)
         for name in (*results, DATA, CONFIG):
             (self.path / name).unlink(missing_ok=True)
         checkpoint.remove(self.path / CHECKPOINT)

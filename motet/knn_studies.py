@@ -255,7 +255,8 @@ def _served_by(run: Run, method: KNNPer, store: Store) -> Run:
     """Hand a run's server to another method, with what its clients keep."""
     setting = replace(run.setting, method=method, store=store, init={}, init_clients={})
     warnings = tuple(method.check(setting.task, setting.federation.clients))
-    backend = make_backend(run.backend.name, setting, len(setting.federation.clients))
+    name = "serial" if run.backend.name == "serial" else "auto"
+    backend = make_backend(name, setting, len(setting.federation.clients))
     return replace(run, setting=setting, backend=backend, warnings=warnings)
 
 

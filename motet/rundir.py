@@ -5,6 +5,7 @@ data.json         the manifest of the split
 rounds.jsonl      a line per round
 timings.jsonl     how long each round took: the only thing that differs between equal runs
 clients.parquet   a row per client and evaluation
+privacy.json      what a private run has spent of it, when it is over
 checkpoint/       the state after the last round that was saved, and all of the above until then
 
 What is saved together is in the checkpoint, in one transaction; the other files show it to readers,

@@ -14,7 +14,9 @@ from motet.data import Federation
 from motet.data.raw import SPLITS
 from motet.evaluate import Evaluation
 from motet.federation import Round, Run
-from motet.folder import CHECKPOINT, check_free
+from motet.folder import CHECKPOINT, PRIVACY, check_free
+from motet.privacy.ledger import spending
+from motet.records import json_text
 from motet.rundir import RunDirectory
 from motet.store import Store
 
@@ -51,6 +53,9 @@ class Session:
         final = [self.run.evaluate(split="test", point=point) for point in points]
         self._warn_of_damage()
         self.directory.conclude(final)
+        spent = spending(self.run)
+        if spent:
+            self.directory.replace(PRIVACY, json_text(spent, indent=2).encode())
         return final
 
     def save(self) -> None:

@@ -87,6 +87,8 @@ FORBIDDEN = [  # (who, may not import, because)
 HOMES_OF_EXTRAS = {  # the only modules that import them
     "flwr": ("motet.backends.flower_apps", "motet.testing.loopback"),
     "ray": ("motet.backends.ray_actors",),
+    "dp_accounting": ("motet.privacy.accounting",),
+    "opacus": (),
     "torchvision": (),
 }
 

@@ -17,6 +17,7 @@ import motet
 from motet.catalog import method_class, method_names
 from motet.data.raw import Normalize
 from motet.errors import CapabilityError, RequestError, StateError, WireError
+from motet.exporting import onnx_graphs
 from motet.exporting.export import export
 from motet.exporting.model_card import card_text
 from motet.exporting.predictors import load_predictor, read_file

@@ -29,7 +29,7 @@ CONTESTANTS = {  # name: environment, script, options
     "pfl-research 0.6.0": ("pfl", "pfl_run.py", ["threads=2"]),
     "pfl-research 0.6.0, 1 thread": ("pfl", "pfl_run.py", ["threads=1"]),
     "FedJAX 0.0.17": ("fedjax", "fedjax_run.py", ["how=fedjax"]),
-    "JAX scan by hand": ("fedjax", "fedjax_run.py", ["how=scan"]),
+    "JAX 0.10 scan by hand": ("jax", "fedjax_run.py", ["how=scan"]),
     "Flower 1.41 simulation": ("flower", "flower_run.py", []),
 }
 FEDPER = ("Motet", "loop, 1 process", "loop, 1 process, 2 threads")  # who has FedPer

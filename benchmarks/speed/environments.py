@@ -9,7 +9,29 @@ from pathlib import Path
 
 TORCH = "torch==2.13.0"
 NEEDS = {
-    "fedjax": [["fedjax==0.0.17", "jax==0.10.2", "jaxlib==0.10.2", "psutil"]],
+    # FedJAX calls what JAX has removed since, so its fastest JAX is an old one.
+    "fedjax": [
+        [
+            "jax==0.4.25",
+            "jaxlib==0.4.25",
+            "numpy<2",
+            "scipy<1.13",
+            "optax<0.2.3",
+            "dm-haiku<0.0.13",
+        ],
+        [
+            "fedjax==0.0.17",
+            "jax==0.4.25",
+            "numpy<2",
+            "scipy<1.13",
+            "optax<0.2.3",
+            "dm-haiku<0.0.13",
+            "chex<0.1.87",
+            "flax<0.9",
+            "psutil",
+        ],
+    ],
+    "jax": [["jax==0.10.2", "jaxlib==0.10.2", "psutil"]],
     "pfl": [[TORCH], [TORCH, "pfl==0.6.0", "psutil"]],
     "flower": [[TORCH], [TORCH, "flwr[simulation]==1.41.0", "psutil"]],
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from uuid import uuid4
 
 import numpy as np
 import ray
+import torch
 from ray.exceptions import RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -33,13 +35,19 @@ from motet.store import MemoryStore
 
 LOCAL = "local"
 RETRIES = 3  # of one call, each in a new process: what kills four in a row kills the fifth
+# Of a core, per actor: so little that no run waits for ever for what another one holds, and enough
+# for Ray to heed where an actor shall be.
+CLAIM = 0.01
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 class _Actor(Shard):
     """A shard that reads its blueprint when its process starts, also when it starts again."""
 
-    def __init__(self, blueprint: list[Any], folder: str) -> None:
+    def __init__(self, blueprint: list[Any], folder: str, modules: list[str]) -> None:
+        # Methods and networks of the caller's own are found where the caller found them.
+        sys.path.extend(place for place in modules if place not in sys.path)
+        torch.set_num_threads(1)  # a sum split over threads would be rounded differently
         super().__init__(ray.get(blueprint[0]), folder)
 
 
@@ -60,19 +68,18 @@ class RayCrew:
     ) -> None:
         self.size = actors
         self._actors: list[Any] = []
-        threads = 1 if blueprint.plan is None else blueprint.plan.workers
-        _connection.join(address, cpus=actors * threads)
+        _connection.join(address)
         temporary: list[Path] = []
         weakref.finalize(self, _end, self._actors, temporary)
         if folder is None:
             folder = _temporary_folder()
             temporary.append(folder)
         self._blueprint = ray.put(blueprint)  # held, because a new process reads it again
-        actor = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=RETRIES)(_Actor)
+        actor = ray.remote(num_cpus=CLAIM, max_restarts=-1, max_task_retries=RETRIES)(_Actor)
         for number, place in enumerate(_places(actors)):
             where = str(folder / f"shard-{number}")
             placed = actor.options(scheduling_strategy=place)
-            self._actors.append(placed.remote([self._blueprint], where))
+            self._actors.append(placed.remote([self._blueprint], where, sys.path))
 
     def share(self, value: Any) -> Any:
         """Put a value into Ray's store: once per machine, however many actors read it."""
@@ -91,24 +98,14 @@ class _Connection:
         self.crews = 0
         self.is_ours = False
 
-    def join(self, address: str, *, cpus: int) -> None:
+    def join(self, address: str) -> None:
         if not ray.is_initialized():
             self.is_ours, self.crews = True, 0
-            _connect(address, cpus)
-        there = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-        if cpus > there:
-            self.leave_if_unused()
-            raise RequestError(
-                f"the actors need {cpus} cores (actors x workers), and Ray at this address has "
-                f"{there}; ask for fewer."
-            )
+            _connect(address)
         self.crews += 1
 
     def leave(self) -> None:
         self.crews -= 1
-        self.leave_if_unused()
-
-    def leave_if_unused(self) -> None:
         if self.is_ours and self.crews <= 0:
             self.is_ours = False
             ray.shutdown()
@@ -137,10 +134,6 @@ def ray_backend(
     """
     if actors < 1:
         raise RequestError(f"actors counts processes, so it is 1 or more; got {actors}.")
-    if not isinstance(setting.store, MemoryStore):
-        raise RequestError(
-            'backend="ray" keeps private states in its shards, below state_dir=; leave store= out.'
-        )
     blank = replace(
         setting, federation=_plain(setting.federation), store=MemoryStore(), init_clients={}
     )
@@ -150,11 +143,10 @@ def ray_backend(
     return Sharded(replace(setting, store=store), store, plan)
 
 
-def _connect(address: str, cpus: int) -> None:
+def _connect(address: str) -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    here: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False}
-    options = here if address == LOCAL else {}
+    options: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.WARNING, **options)
     except (ConnectionError, ValueError, RuntimeError) as reason:
@@ -193,12 +185,21 @@ def _answers(asked: Sequence[Any]) -> list[Any]:
     except RayTaskError as error:
         raise error.cause from error
     except RayActorError as error:
-        raise StateError(
-            f"a process of the Ray back end could not be kept alive: it died {RETRIES + 1} times "
-            "in one call, or could not be started. Look into its log, under /tmp/ray on its "
-            "machine, then go on from the last checkpoint."
-        ) from error
+        raise StateError(_why_it_died(error)) from error
     return answers
+
+
+def _why_it_died(error: RayActorError) -> str:
+    text = str(error).strip()
+    if "creation task" in text:
+        return (
+            f"a process of the Ray back end could not start: {text.splitlines()[-1].strip()}. "
+            "Every machine needs the same version of motet, and the modules of your own."
+        )
+    return (
+        f"a process of the Ray back end died {RETRIES + 1} times in one call; why is in its log, "
+        "under /tmp/ray on its machine. Then go on from the last checkpoint."
+    )
 
 
 def _end(actors: Sequence[Any], temporary: Sequence[Path]) -> None:

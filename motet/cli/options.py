@@ -204,7 +204,7 @@ Cohort: TypeAlias = Annotated[
     ),
 ]
 Backend: TypeAlias = Annotated[
-    str | None, _option("--backend", panel=RUN, what="auto, serial or vectorized.")
+    str | None, _option("--backend", panel=RUN, what="auto, serial, vectorized or ray.")
 ]
 Store: TypeAlias = Annotated[
     str | None,

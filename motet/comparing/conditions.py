@@ -76,6 +76,11 @@ class Contest:
         check_scorable(data)
         if "store" in settings:
             raise RequestError("compare has no store=: every run needs one of its own.")
+        if settings.get("backend") == "ray":  # its runs cannot share what clients keep
+            raise RequestError(
+                'a comparison runs in one process; use backend="vectorized", or run each method on '
+                "Ray by itself."
+            )
         asked = dict(methods) if isinstance(methods, Mapping) else labelled(methods)
         added = missing_references(asked)
         contest = cls(

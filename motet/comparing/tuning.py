@@ -57,7 +57,8 @@ class Search:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RequestError(f"a search needs {name} of 1 or more; got {value}.")
-        for name, values in (self.space or {}).items():
+        space: Mapping[str, Any] = self.space or {}  # whatever came
+        for name, values in space.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise RequestError(
                     f'the search expects a list of values for "{name}"; got {values!r}.'

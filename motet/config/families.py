@@ -18,7 +18,8 @@ from motet import catalog, optim, reduce, robust, schedules
 from motet.data.partition import PARTITIONS, Partition
 from motet.errors import RequestError
 from motet.method import Method
-from motet.privacy import optimizer as privacy
+from motet.privacy import optimizer as private_optimizers
+from motet.privacy import uploads
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,13 @@ _STRANGERS = Family("object", "kind", {})
 def _families() -> dict[Any, Family]:
     return {
         optim.Optimizer: Family(
-            "optimizer", "kind", _dataclasses_of(optim) | _dataclasses_of(privacy)
+            "optimizer", "kind", _dataclasses_of(optim) | _dataclasses_of(private_optimizers)
         ),
         schedules.Schedule: Family("schedule", "kind", _dataclasses_of(schedules)),
         reduce.Reduce: Family(
-            "reduction", "kind", _dataclasses_of(reduce) | _dataclasses_of(robust)
+            "reduction",
+            "kind",
+            _dataclasses_of(reduce) | _dataclasses_of(robust) | _dataclasses_of(uploads),
         ),
     }
 

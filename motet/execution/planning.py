@@ -25,7 +25,9 @@ from motet.task import Task
 
 CACHE_BYTES = 8 * 2**20  # of parameters stacked at once: more falls out of the cache
 LARGEST_CHUNK = 32
-WORTH_TRACING = 100  # steps of a chunk in the whole run: tracing costs about as much
+TRACING = 0.6  # seconds per phase of local work: two programs or so, for full and for ragged stacks
+SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
+SAVED_PER_MEGABYTE = 0.45e-3  # seconds, and megabytes of parameters that it does not copy
 MOST_OPERATIONS = 400  # of a forward pass: tracing one that loops over time takes too long
 
 
@@ -85,8 +87,7 @@ def plan_for(
         channels_last=mode == "loop",
         reason="by rule: " + _why(mode, operations),
     )
-    steps = _steps_of_chunks(setting, cohort, rule)
-    long_enough = steps >= WORTH_TRACING and operations <= MOST_OPERATIONS
+    long_enough = _pays(setting, cohort, rule) and operations <= MOST_OPERATIONS
     given = {name: value for name, value in (wishes or {}).items() if value is not None}
     return replace(rule, **{"traced": long_enough, **given})
 
@@ -119,12 +120,17 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _steps_of_chunks(setting: Setting, cohort: int, plan: ExecutionPlan) -> float:
+def _pays(setting: Setting, cohort: int, plan: ExecutionPlan) -> bool:
+    """Tell whether tracing saves more than it costs: by rough arithmetic, the same everywhere."""
     sizes = setting.federation.rows.sizes[:, 0]
-    mean = float(sizes.mean()) if len(sizes) else 0.0
-    steps = sum(phase.length(math.ceil(mean)) for phase in setting.method.plans().values())
-    at_once = plan.chunk_size if plan.mode == "stack" else 1
-    return setting.rounds * math.ceil(cohort / at_once) * steps
+    mean = math.ceil(float(sizes.mean())) if len(sizes) else 0
+    phases = setting.method.plans().values()
+    at_once = min(plan.chunk_size, cohort) if plan.mode == "stack" else 1
+    chunks = math.ceil(cohort / at_once)
+    steps = setting.rounds * chunks * sum(phase.length(mean) for phase in phases)
+    megabytes = at_once * tree.count_bytes(setting.initial) / 2**20
+    saved = steps * (SAVED_PER_STEP + SAVED_PER_MEGABYTE * megabytes)
+    return saved > TRACING * len(phases)
 
 
 def _has_convolutions(task: Task) -> bool:

@@ -71,7 +71,7 @@ def _check_agrees(written: bytes, module: nn.Module, example: Tensor) -> None:
 
 
 def _run(written: bytes, x: Tensor) -> Tensor:
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     (wanted,) = session.get_inputs()

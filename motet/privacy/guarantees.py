@@ -80,9 +80,7 @@ OF_METHODS: dict[str, Guarantee] = {
     "fedbn": Promise(leaves=BASE),
     "fedrecon": Promise(leaves=BASE, phases=("support", "query"), noisy=("recon_optimizer",)),
     "fedrod": NoPromise(BY_PART, runs=False),
-    "residual": Promise(
-        leaves=BASE, phases=("personal", "shared"), noisy=("personal_optimizer",)
-    ),
+    "residual": Promise(leaves=BASE, phases=("personal", "shared"), noisy=("personal_optimizer",)),
     "fedala": NoPromise("it learns without noise how to mix the model that it trains on"),
     "ditto": Promise(leaves="the trained global model; the personal one stays, and is not charged"),
     "mr-mtl": Promise(leaves=OWN, noisy=("personal_optimizer",)),

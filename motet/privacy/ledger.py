@@ -13,20 +13,27 @@ from motet import catalog
 from motet.errors import CapabilityError, RequestError
 from motet.method import AnyMethod
 from motet.plans import Plan
-from motet.privacy.accounting import Charge, epsilon, require_accountant
+from motet.privacy.accounting import Charge, client_epsilon, epsilon, require_accountant
 from motet.privacy.guarantees import OF_METHODS, Guarantee, NoPromise, Promise
 from motet.privacy.optimizer import Private, private_optimizer
+from motet.privacy.uploads import PrivateMean, objection
+from motet.sampling import cohort_size
 from motet.task import Task
 
 if TYPE_CHECKING:  # they import this module
     from motet.federation import Run
 
 EXTRAS = "privacy"  # whose the counts in `Run.extras` are
-HERE = ("serial", "vectorized")  # backends whose noise nobody but us knows
+HERE = ("serial", "vectorized", "ray")  # backends whose noise nobody but us knows
 ADJACENCY = (
     "of a client's training data, one more or less; how many a client has, and what evaluations "
     "show, is not protected"
 )
+
+
+def is_private(method: AnyMethod) -> bool:
+    """Tell whether a method adds noise anywhere, whatever that guarantees."""
+    return private_optimizer(method) is not None or isinstance(method.reduce, PrivateMean)
 
 
 def guarantee_of(method: AnyMethod) -> Guarantee:
@@ -59,6 +66,8 @@ def training_plans(method: AnyMethod) -> dict[str, Plan]:
 def check(method: AnyMethod, task: Task) -> list[str]:
     """Refuse a private run that cannot work; warn of one that promises nothing."""
     optimizer = private_optimizer(method)
+    if isinstance(method.reduce, PrivateMean):
+        _check_clients_are_private(method)
     if optimizer is None:
         return []
     if _has_running_statistics(task):
@@ -95,19 +104,51 @@ def spending(run: Run) -> dict[str, Any]:
     """
     method = run.setting.method
     optimizer = private_optimizer(method)
+    if isinstance(method.reduce, PrivateMean):
+        return _spent_on_clients(run, method.reduce)
     if optimizer is None:
         return {}
     guarantee = guarantee_of(method)
     if run.backend.name not in HERE:
         guarantee = NoPromise("the noise comes from the run's seed, which the server knows")
     if isinstance(guarantee, NoPromise):
-        return {"protects": f"nothing: no guarantee, because {guarantee.because}"}
+        return _nothing(guarantee.because)
     took_part = run.extras.get(EXTRAS, {})
     return {
         "epsilon": {c: _spent(run, optimizer, guarantee, c, int(n)) for c, n in took_part.items()},
         "delta": optimizer.delta,
         "protects": _protects(guarantee),
     }
+
+
+def _spent_on_clients(run: Run, mean: PrivateMean) -> dict[str, Any]:
+    clients = run.setting.federation.clients
+    faults = run.setting.faults
+    if mean.noise == 0:
+        return _nothing("noise=0")
+    if run.present is not None or faults.unavailable or faults.late:
+        return _nothing("cohorts were not drawn from all clients")
+    cohort = cohort_size(run.cohort, len(clients))
+    spent = client_epsilon(len(clients), cohort, run.finished, noise=mean.noise, delta=mean.delta)
+    return {
+        "epsilon": dict.fromkeys(clients, spent),
+        "delta": mean.delta,
+        "protects": "whole clients, one exchanged for another, in what the server sends on and "
+        "keeps; the server itself sees single uploads",
+    }
+
+
+def _nothing(because: str) -> dict[str, Any]:
+    return {"protects": f"nothing: no guarantee, because {because}"}
+
+
+def _check_clients_are_private(method: AnyMethod) -> None:
+    reason = objection(method)
+    if not reason and private_optimizer(method) is not None:
+        reason = "a run keeps one account, and optimizer= is private, too; choose one of them"
+    if reason:
+        raise CapabilityError(f"{method.name} cannot take a PrivateMean: {reason}.")
+    require_accountant()
 
 
 def _spent(run: Run, optimizer: Private, promise: Promise, client: str, rounds: int) -> float:
@@ -158,4 +199,3 @@ def _check_batch_sizes(method: AnyMethod, optimizer: Private, promise: Promise) 
 def _has_running_statistics(task: Task) -> bool:
     layers = (m for m in task.skeleton.modules() if isinstance(m, nn.modules.batchnorm._NormBase))
     return task.has_batch_statistics or any(layer.track_running_stats for layer in layers)
-

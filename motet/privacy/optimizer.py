@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from motet import tree
 from motet.errors import RequestError
 from motet.optim import Optimizer, Sgd
 from motet.plans import NO_EXAMPLE
@@ -22,6 +23,7 @@ from motet.task import Batch
 from motet.tree import State
 
 Scored = Callable[[State, Batch], tuple[Tensor, State]]  # the loss, and updated buffers
+AT_ONCE = 32  # examples whose gradients are in memory side by side, of each client of a stack
 DROPOUT = 0  # stream of a step's key that the examples' own keys come from; noise has the others
 
 
@@ -90,9 +92,11 @@ class Private:
             slope = grad(lambda trained: objective(trained, alone)[0])(params)
             return clipped(slope, self.clip, counts=weight > NO_EXAMPLE)
 
-        keys = _example_keys(batch)
-        slopes = vmap(one)(batch.x, batch.y, batch.weight, keys)  # [batch, ...] each
-        summed = {name: slope.sum(0) for name, slope in slopes.items()}
+        summed = tree.zeros_like(params)
+        columns = (batch.x, batch.y, batch.weight, _example_keys(batch))
+        for some in zip(*(torch.split(c, AT_ONCE) for c in columns), strict=True):
+            slopes = vmap(one)(*some)  # [examples, ...] each
+            summed = {name: total + slopes[name].sum(0) for name, total in summed.items()}
         noisy = self._noised(summed, batch.key) if self.noise else summed
         return {name: total / self.batch_size for name, total in noisy.items()}, {}
 

@@ -17,6 +17,7 @@ from motet.data.federation import Federation
 from motet.errors import CapabilityError, RequestError
 from motet.keys import Key
 from motet.method import AnyMethod, Method
+from motet.privacy.ledger import is_private
 from motet.records import json_text
 from motet.remote.outline import Outline, blank, outline
 from motet.remote.parcels import Scalar
@@ -55,6 +56,12 @@ class Agreement:
             raise CapabilityError(
                 f"{self.method.name} moves examples between clients before it trains, and here "
                 "they never leave their sites; choose another method."
+            )
+        if is_private(self.method):
+            raise CapabilityError(
+                "the noise of a private run comes from its seed, which the server and every site "
+                "know, so that it would protect nobody here; choose an ordinary optimizer= and "
+                "reduce=."
             )
 
     @classmethod

@@ -24,7 +24,7 @@ METHODS = "local,fedavg,fedavg-ft,fedper,fedfomo,knn-per,ditto,cfl,flow,fedalt,a
 sys.path.insert(0, str(Path(__file__).parent.parent / "report"))  # the invented comparison
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: it leaves an event loop running in this thread
 def chromium():
     """Start the browser, or say why there is none."""
     if importlib.util.find_spec("playwright") is None:

@@ -11,7 +11,8 @@ from torch import nn
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet.execution import keeping, measuring
+from motet.backends import measuring
+from motet.execution import keeping
 from motet.execution.choice import Execution, executing
 from motet.execution.planning import count_operations, plan_for
 from motet.federation import make_plan, start
@@ -63,12 +64,12 @@ def test_chunks_are_of_equal_size():
 
 def test_a_run_that_is_too_short_is_not_traced():
     assert not plan_for(setting(rounds=2), 10).traced
-    assert plan_for(setting(rounds=100), 10).traced
+    assert plan_for(setting(rounds=1000), 10).traced
 
 
 def test_a_network_that_loops_over_time_is_not_traced():
     assert count_operations(setting(Slow).task) > 500
-    assert not plan_for(setting(Slow, rounds=1000), 10).traced
+    assert not plan_for(setting(Slow, rounds=10_000), 10).traced
 
 
 def test_what_the_caller_wishes_is_what_is_done():

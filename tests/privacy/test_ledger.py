@@ -1,20 +1,26 @@
 import dataclasses
+import json
 
 import pytest
-import torch
 from torch import nn
+from toys import arrays, largest_gap
 
 import motet
 from motet import catalog
+from motet.checkpoint import Checkpoint
+from motet.config import RunChoice, experiment_from_dict, read_tables
 from motet.config.values import from_plain, to_plain
 from motet.errors import CapabilityError, RequestError
+from motet.federation import start
 from motet.optim import Optimizer, Sgd
-from motet.privacy.accounting import Charge, epsilon
+from motet.privacy.accounting import ORDERS, Charge, epsilon
 from motet.privacy.guarantees import OF_METHODS, NoPromise, Promise, table
 from motet.privacy.ledger import guarantee_of, spending, training_plans
 from motet.privacy.optimizer import Private
+from motet.privacy.uploads import PrivateMean
+from motet.remote.agreement import Agreement
+from motet.session import begin
 from motet.task import Task
-from toys import arrays, largest_gap
 
 SIZES = {"a": 12, "b": 30}
 PROMISING = [name for name, promise in OF_METHODS.items() if isinstance(promise, Promise)]
@@ -42,7 +48,7 @@ def private(name, **fields):
 def test_epsilon_is_what_the_accountant_says():
     import dp_accounting as dp
 
-    accountant = dp.rdp.RdpAccountant()
+    accountant = dp.rdp.RdpAccountant(ORDERS)
     step = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.1))
     accountant.compose(step, 300)
     accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.1)), 7)
@@ -59,6 +65,12 @@ def test_epsilon_agrees_with_another_accountant(rate, steps, noise):
     theirs.history = [(noise, rate, steps)]
     ours = epsilon([Charge(rate, steps)], noise=noise, delta=1e-5)
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=0.02)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.95])
+def test_the_accountant_converges_without_complaint(rate, caplog):
+    assert 0 < epsilon([Charge(rate, 60)], noise=1.0, delta=1e-5) < 100
+    assert not caplog.records
 
 
 def test_full_batches_are_the_gaussian_mechanism_without_amplification():
@@ -87,7 +99,7 @@ def test_two_phases_that_reach_the_upload_are_both_charged():
 
 
 def test_what_stays_at_home_is_not_charged():
-    ditto = motet.run(private("ditto", personal_epochs=50), TASK, DATA, rounds=1)
+    ditto = motet.run(private("ditto", personal_epochs=3), TASK, DATA, rounds=1)
     fedavg = motet.run(private("fedavg"), TASK, DATA, rounds=1)
     local = motet.run(private("local"), TASK, DATA, rounds=1)
     assert spending(ditto)["epsilon"] == spending(fedavg)["epsilon"]
@@ -150,7 +162,7 @@ def test_another_batch_size_than_the_one_divided_by_is_refused():
 @pytest.mark.parametrize("name", PROMISING)
 def test_every_method_that_promises_something_runs_alike_on_both_backends(name):
     runs = [
-        motet.run(private(name), TASK, DATA, rounds=2, backend=backend)
+        motet.run(private(name), TASK, DATA, rounds=2, backend=backend, traced=False)
         for backend in ("serial", "vectorized")
     ]
     assert largest_gap(runs[0].server, runs[1].server) < 1e-5
@@ -168,6 +180,15 @@ def test_uploads_reach_the_data_through_gradients_alone(name):
         for data in (own, other)
     ]
     assert largest_gap(*servers) < 1e-6
+
+
+def test_the_check_above_sees_data_that_leave_without_a_gradient():
+    mute = Private(batch_size=8, clip=1e-12)
+    servers = [
+        motet.run(private("fedproto", optimizer=mute), TASK, arrays(SIZES, seed=s), rounds=1).server
+        for s in (0, 1)
+    ]
+    assert largest_gap(*servers) > 1e-2
 
 
 def test_every_method_of_the_catalog_is_in_the_table():
@@ -199,10 +220,12 @@ def test_a_config_can_hold_a_private_optimizer():
 
 
 def test_a_comparison_reports_what_was_spent():
-    table = motet.compare({"private": private("fedavg")}, TASK, DATA, rounds=2)
-    rows = {row.label: row.privacy for row in table.rows}
-    assert rows["private"]["epsilon"].keys() == SIZES.keys()
-    assert all(row == {} for label, row in rows.items() if label != "private")
+    methods = {"private": private("knn-per", features="head"), "open": motet.FedProx()}
+    rows = {row.label: row.privacy for row in motet.compare(methods, TASK, DATA, rounds=2).rows}
+    assert rows["open"] == {}
+    alone = motet.run(private("fedavg"), TASK, DATA, rounds=2)
+    assert rows["private"]["epsilon"] == spending(alone)["epsilon"]
+    assert "datastore stays" in rows["private"]["protects"]
 
 
 def test_fedfomo_says_that_validation_examples_are_not_protected():
@@ -210,6 +233,53 @@ def test_fedfomo_says_that_validation_examples_are_not_protected():
     assert "Validation examples are not protected" in spending(run)["protects"]
 
 
-def test_the_account_of_a_run_is_made_of_tensors_that_a_checkpoint_can_hold():
-    run = motet.run(private("fedavg"), TASK, DATA, rounds=2)
-    assert all(isinstance(n, torch.Tensor) for n in run.extras["privacy"].values())
+def test_a_resumed_run_goes_on_spending_where_it_stopped(tmp_path):
+    method, settings = private("fedavg"), {"rounds": 3, "cohort": 1, "seed": 4}
+    whole = motet.run(method, TASK, DATA, **settings)
+    stopped = start(method, TASK, DATA, **settings)
+    stopped.advance()
+    stopped.advance()
+    saved = Checkpoint(stopped, tmp_path)
+    saved.save()
+    saved.close()
+
+    resumed = start(method, TASK, DATA, **settings)
+    opened = Checkpoint(resumed, tmp_path)
+    opened.restore()
+    resumed.advance()
+    opened.close()
+    assert spending(resumed) == spending(whole)
+    assert largest_gap(resumed.server, whole.server) == 0
+
+
+CONFIG = """
+[data]
+name = "digits"
+partition = {name = "iid", clients = 3}
+[model]
+name = "mlp"
+[method]
+name = "fedper"
+epochs = 1
+optimizer = {kind = "private", noise = 2.0, inner = {kind = "sgd", lr = 0.05}}
+[run]
+rounds = 1
+"""
+
+
+def test_a_run_directory_says_what_was_spent(tmp_path):
+    (tmp_path / "e.toml").write_text(CONFIG)
+    experiment = experiment_from_dict(read_tables(tmp_path / "e.toml"))
+    session = begin(experiment, tmp_path / "run")
+    list(session.rounds())
+    session.conclude()
+    session.directory.close()
+    spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert spent == spending(session.run)
+    assert len(spent["epsilon"]) == 3
+
+
+def test_a_deployment_refuses_noise_that_the_server_could_take_off():
+    for method in (private("fedavg"), motet.FedAvg(reduce=PrivateMean())):
+        with pytest.raises(CapabilityError, match="protect nobody"):
+            Agreement(experiment="e", method=method, task=TASK, run=RunChoice(), sites=None)

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from toys import arrays, assert_close
 
 import motet
 from motet import tree
@@ -14,7 +15,6 @@ from motet.optim_parts import ByPart
 from motet.plans import NO_EXAMPLE, Plan, batches, draw
 from motet.privacy.optimizer import Private
 from motet.task import Batch, Loss, Task
-from toys import arrays, assert_close
 
 IMAGE = (3, 8, 8)
 
@@ -74,6 +74,14 @@ def test_without_noise_and_bound_it_is_plain_sgd_over_the_expected_batch_size():
     mean = torch.func.grad(lambda s: task.loss(s, batch).value)(state)
     ours = gradient(Private(clip=math.inf, noise=0.0, batch_size=8), task, state, batch)
     assert_close(ours, tree.tree_map(lambda g: g * 6 / 8, mean), 1e-6)
+
+
+def test_large_batches_are_taken_in_portions(monkeypatch):
+    task, (x, y) = Task(network), examples(size=11)
+    state, private = task.init(Key(1)), Private(clip=0.3, noise=0.5)
+    whole = gradient(private, task, state, batch_of(x, y))
+    monkeypatch.setattr("motet.privacy.optimizer.AT_ONCE", 4)
+    assert_close(gradient(private, task, state, batch_of(x, y)), whole, 1e-6)
 
 
 def test_padded_rows_contribute_nothing():

@@ -15,6 +15,7 @@ from motet import Ditto, FedAvg, FedFomo, FedPer, catalog
 from motet.backends.ray_actors import QUIET
 from motet.config import Experiment, ModelChoice, NamedData, RunChoice
 from motet.data import Pathological
+from motet.errors import StateError
 from motet.session import begin, resume
 from motet.testing.comparing import require_close, require_same
 
@@ -113,6 +114,19 @@ def test_an_actor_killed_between_rounds_comes_back_with_its_states(tmp_path):
     os.kill(process_of(run, 0), signal.SIGKILL)
     run.advance()
     require_same_runs(calm, run)
+
+
+class Fatal(FedAvg):
+    """Kills every process that trains."""
+
+    def client_update(self, down, client, data, task):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_work_that_kills_every_process_ends_with_a_sentence():
+    run = started(Fatal(), backend="ray", actors=1)
+    with pytest.raises(StateError, match="died 4 times in one call"):
+        run.advance()
 
 
 class Broken(FedAvg):

@@ -87,7 +87,7 @@ def test_a_shard_that_always_dies_before_its_commit_ends_the_run_with_a_sentence
 
 
 def test_work_that_is_repeated_starts_from_the_committed_state(tmp_path):
-    run, crew = sharded(Ditto(), tmp_path)
+    run, crew = sharded(FedPer(), tmp_path)  # its uploads depend on what clients keep
     run.advance()
     info = run.setting.info(1, ("many",))
     down = run.setting.method.broadcast(run.server, info)
@@ -98,6 +98,20 @@ def test_work_that_is_repeated_starts_from_the_committed_state(tmp_path):
     assert shard.commit(mark)
     assert shard.commit(mark)  # a commit that is asked for twice is one commit
     assert shard._found().commits == mark.commits + 1
+
+
+def test_a_round_that_fails_in_one_shard_leaves_no_trace_in_the_others(tmp_path, monkeypatch):
+    calm = rounds_of(sharded(Ditto(), tmp_path / "calm")[0])
+    run, crew = sharded(Ditto(), tmp_path / "failing")
+    run.advance()
+    before = dict(run.clients)
+    with monkeypatch.context() as patched:
+        patched.setattr(crew.shards[1], "train", lambda *_: {}["a mistake"])
+        with pytest.raises(KeyError, match="a mistake"):
+            run.advance()
+    require_same(before, dict(run.clients), "what clients keep")
+    rounds_of(run, 2)
+    require_same_runs(calm, run)
 
 
 def test_a_shard_without_its_files_refuses_to_go_on(tmp_path):

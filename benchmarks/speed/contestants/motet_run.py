@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import prepare
 import shared
 
-import motet
+from motet.federation import start
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     workload, out, options = shared.arguments()
     about = workload.about
     data = prepare.federation(about, workload.x, workload.y, workload.starts)
-    run = motet.federation.start(
+    run = start(
         prepare.method(about), prepare.task(about), data,
         rounds=about["rounds"], cohort=about["cohort"], seed=0, init=workload.initial,
         workers=int(options.get("workers", 2)),

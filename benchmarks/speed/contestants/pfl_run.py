@@ -16,6 +16,7 @@ from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.hyperparam.base import NNTrainHyperParams
+from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
 
@@ -29,7 +30,7 @@ class Clock(TrainingProcessCallback):
         now = time.perf_counter()
         self.seconds.append(now - self.started)
         self.started = now
-        return False, aggregate_metrics
+        return False, Metrics()
 
 
 def with_loss(net):

@@ -1,0 +1,83 @@
+"""Ray as a run starts it, leaves it and refuses it; each test has a Ray of its own."""
+
+from __future__ import annotations
+
+import gc
+import re
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from rehearsed import WITH_RAY, finished, started
+
+from motet import Ditto
+from motet.errors import RequestError
+from motet.testing.comparing import require_same
+
+pytestmark = WITH_RAY
+GUIDE = Path(__file__).parents[2] / "docs/guides/ray.md"
+
+
+def test_runs_share_a_ray_and_the_last_one_ends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first = finished(Ditto(), backend="ray", actors=1, rounds=1)
+    second = finished(Ditto(), backend="ray", actors=1, rounds=1)
+    require_same(first.server, second.server, "the server")
+    assert len(list(tmp_path.glob("motet-shards-*"))) == 2
+    del first
+    gc.collect()
+    assert second.evaluate().rows
+    del second
+    gc.collect()
+    assert not ray.is_initialized()
+    assert not list(tmp_path.glob("motet-shards-*"))
+
+
+def test_two_machines_have_a_shard_each_and_must_be_told_where(tmp_path):
+    alone = finished(Ditto(), backend="ray", actors=2, rounds=2)
+    expected = alone.server
+    del alone
+    gc.collect()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        settings = {"backend": "ray", "address": cluster.address, "actors": 2}
+        with pytest.raises(RequestError, match="Ray has 2 machines here, so state_dir= must say"):
+            started(Ditto(), **settings)
+        gc.collect()
+        run = finished(Ditto(), rounds=2, state_dir=tmp_path, **settings)
+        require_same(expected, run.server, "the server")
+        crew = run.setting.store.shards.crew
+        where = [
+            actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+            for actor in crew._actors
+        ]
+        assert len(set(ray.get(where))) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {"shard-0", "shard-1"}
+        del run, crew, where
+        gc.collect()
+        assert not ray.is_initialized()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_cluster_that_is_not_there_is_said_to_be_so():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(RequestError, match=r"Ray cannot be reached at .* Start it there"):
+        started(Ditto(), backend="ray", address=address)
+
+
+def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "page"}
+    for block in re.findall(r"^```py\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, GUIDE.name, "exec"), namespace)
+    namespace.clear()
+    gc.collect()
+    assert not ray.is_initialized()

@@ -1,0 +1,57 @@
+"""What can be asked of the Ray back end, and the sentences for what cannot; no Ray is started."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from rehearsed import started
+
+import motet
+from motet import FedAvg
+from motet.config import RunChoice
+from motet.errors import CapabilityError, RequestError
+from motet.store import MemoryStore
+from motet.stores import DiskStore
+from motet.testing import ragged
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "motet.backends.ray_actors", None)
+    with pytest.raises(CapabilityError, match=r'pip install "motet\[ray\]"'):
+        started(FedAvg(), backend="ray")
+
+
+def test_settings_of_ray_are_refused_by_other_backends():
+    with pytest.raises(
+        RequestError, match='actors= is for backend="ray"; this is backend="serial"'
+    ):
+        started(FedAvg(), backend="serial", actors=2)
+
+
+def test_a_run_without_actors_is_refused():
+    with pytest.raises(RequestError, match="actors counts processes"):
+        started(FedAvg(), backend="ray", actors=0)
+
+
+@pytest.mark.parametrize("make", [MemoryStore, lambda: DiskStore("state.sqlite")])
+def test_states_in_two_places_are_refused(make):
+    with pytest.raises(RequestError, match="leave store= out"):
+        started(FedAvg(), backend="ray", store=make())
+
+
+def test_a_comparison_is_refused_because_its_runs_share_what_clients_keep():
+    world = ragged()
+    with pytest.raises(RequestError, match="a comparison runs in one process"):
+        motet.compare([FedAvg()], world.task, world.data, rounds=1, backend="ray")
+
+
+def test_a_config_names_the_actors():
+    choice = RunChoice(backend="ray", address="auto", actors=3, state_dir="states")
+    chosen = choice.settings()
+    assert [chosen[name] for name in ("backend", "address", "actors", "state_dir")] == [
+        "ray", "auto", 3, "states",
+    ]  # fmt: skip
+    assert "actors" not in RunChoice().settings()
+    with pytest.raises(RequestError, match=r"run\.actors counts"):
+        RunChoice(actors=0)
