@@ -9,6 +9,7 @@ from toys import arrays, assert_close, assert_same
 
 import motet
 from motet import Key, tree
+from motet.config import experiment_from_dict
 from motet.errors import RequestError
 from motet.faults import Faults
 from motet.federation import start
@@ -120,3 +121,10 @@ def test_shares_that_are_none_are_refused():
         Faults(lost=1.5)
     with pytest.raises(RequestError, match="scaled"):
         Faults(corruption="swapped")  # type: ignore[arg-type]
+
+
+def test_a_config_can_ask_for_faults_and_writes_them_down():
+    tables = {"method": {"name": "fedavg"}, "run": {"faults": {"lost": 0.25}}}
+    experiment = experiment_from_dict(tables)
+    assert experiment.settings()["faults"] == Faults(lost=0.25)
+    assert experiment_from_dict(experiment.to_dict()) == experiment

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import weakref
@@ -35,6 +36,7 @@ from motet.store import MemoryStore
 
 LOCAL = "local"
 RETRIES = 3  # of one call, each in a new process: what kills four in a row kills the fifth
+KNOCK_S = 10.0  # until a machine that does not answer is not there
 # Of a core, per actor: so little that no run waits for ever for what another one holds, and enough
 # for Ray to heed where an actor shall be.
 CLAIM = 0.01
@@ -148,12 +150,20 @@ def _connect(address: str) -> None:
         os.environ.setdefault(name, value)
     options: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
     try:
+        _knock(address)
         ray.init(address, log_to_driver=False, logging_level=logging.WARNING, **options)
-    except (ConnectionError, ValueError, RuntimeError) as reason:
+    except (OSError, ValueError, RuntimeError) as reason:
         raise RequestError(
             f'Ray cannot be reached at "{address}": {reason}. Start it there with `ray start`, or '
             f'use address="{LOCAL}".'
         ) from reason
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
 
 
 def _places(actors: int) -> list[NodeAffinitySchedulingStrategy]:

@@ -37,8 +37,9 @@ And then:
 
   motet methods [NAME]      what exists, what it shares and what it keeps
   motet resume DIR          goes on after an interruption, to the same numbers
-  motet report DIR...       one page to look at: who gains, at what cost, and why
+  motet report DIR...       one page to look at: who gains, and at what cost
   motet export DIR ...      a client's own model, as safetensors and ONNX
+  motet deploy ...          the same run as a Flower federation
   motet COMMAND --help      all options; every command has --json and --quiet
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from motet.config.methods import method_to_dict
@@ -81,6 +81,8 @@ class Experiment:
 def section_to_dict(section: DataChoice | RunChoice, where: str) -> dict[str, Any]:
     """Write a section down, every key of it."""
     values = {field.name: getattr(section, field.name) for field in fields(section)}
+    if isinstance(section, RunChoice):
+        values["faults"] = asdict(section.faults)
     written: dict[str, Any] = to_plain(values, where)
     return written
 

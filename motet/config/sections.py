@@ -19,6 +19,7 @@ from motet.data.sources.columns import Kind
 from motet.data.sources.fill import Missing
 from motet.errors import RequestError, nearest
 from motet.execution.choice import Mode
+from motet.faults import NO_FAULTS, Faults
 from motet.setting import Point
 from motet.task import Task
 
@@ -198,6 +199,7 @@ class RunChoice:
         evaluate_every: Rounds between two looks at the validation data; None: a tenth of all.
         checkpoint_every: Rounds between two checkpoints.
         points: What is scored on the test data at the end; the first is the headline.
+        faults: `[run.faults]`: what goes wrong on the way, in simulation.
     """
 
     rounds: int = DEFAULT_ROUNDS
@@ -216,6 +218,7 @@ class RunChoice:
     evaluate_every: int | None = None
     checkpoint_every: int = 10
     points: tuple[Point, ...] = ("after_adapt",)
+    faults: Faults = NO_FAULTS
 
     def __post_init__(self) -> None:
         for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers", "actors"):
@@ -231,14 +234,15 @@ class RunChoice:
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of `motet.run` that these choices stand for."""
-        names = ("chunk_size", "mode", "traced", "channels_last", "workers")
-        names += ("address", "actors", "state_dir")
-        backend = {name: getattr(self, name) for name in names}
+        plan = ("chunk_size", "mode", "traced", "channels_last", "workers")
+        ray = ("address", "actors", "state_dir")
+        backend = {name: getattr(self, name) for name in (*plan, *ray)}
         return {
             "rounds": self.rounds,
             "cohort": self.cohort,
             "seed": self.seed,
             "backend": self.backend,
+            "faults": self.faults,
             **{name: value for name, value in backend.items() if value is not None},
         }
 

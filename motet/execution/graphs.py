@@ -15,6 +15,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
+Program = Callable[..., list[Tensor]]
 
 # Views that start where their source starts: with its shape and strides, they are their source.
 VIEWS = frozenset(
@@ -36,7 +37,7 @@ VIEWS = frozenset(
 
 def traced(
     step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], *, donated: int
-) -> Callable[..., list[Tensor]]:
+) -> Program:
     """Turn a function of tensors into a program for tensors of these shapes and strides.
 
     Args:
@@ -45,7 +46,16 @@ def traced(
         donated: The program may overwrite its first `donated` arguments, which become its first
             results in the same order.
     """
-    graph = make_fx(step)(*values).graph
+    program = fx.GraphModule(torch.nn.Module(), simplified(step, values, donated))
+    forward: Program = program.forward
+    return forward
+
+
+def simplified(
+    step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], donated: int
+) -> fx.Graph:
+    """Trace a step, and leave out of its graph what it can do without."""
+    graph: fx.Graph = make_fx(step)(*values).graph
     _remove_what_changes_nothing(graph)
     if not any(_writes(node) for node in _calls(graph)):  # else a node may differ from its equal
         _share_equal_nodes(graph)
@@ -53,9 +63,7 @@ def traced(
     _update_in_place(graph, donated)
     graph.eliminate_dead_code()
     graph.lint()
-    program = fx.GraphModule(torch.nn.Module(), graph)
-    forward: Callable[..., list[Tensor]] = program.forward
-    return forward
+    return graph
 
 
 def _remove_what_changes_nothing(graph: fx.Graph) -> None:

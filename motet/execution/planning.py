@@ -77,7 +77,8 @@ def plan_for(
 ) -> ExecutionPlan:
     """Choose a plan by rule; what the caller wishes stays as it is."""
     task = setting.task
-    mode: Mode = "loop" if _has_convolutions(task) else "stack"
+    recurrent = _is_recurrent(task)
+    mode: Mode = "loop" if recurrent or _has_convolutions(task) else "stack"
     operations = count_operations(task)
     rule = ExecutionPlan(
         mode=mode,
@@ -85,9 +86,10 @@ def plan_for(
         workers=os.cpu_count() or 1,
         traced=False,
         channels_last=mode == "loop",
-        reason="by rule: " + _why(mode, operations),
+        reason="by rule: " + _why(mode, operations, recurrent=recurrent),
     )
-    long_enough = _pays(setting, cohort, rule) and operations <= MOST_OPERATIONS
+    traceable = operations <= MOST_OPERATIONS and not recurrent
+    long_enough = traceable and _pays(setting, cohort, rule)
     given = {name: value for name, value in (wishes or {}).items() if value is not None}
     return replace(rule, **{"traced": long_enough, **given})
 
@@ -138,7 +140,15 @@ def _has_convolutions(task: Task) -> bool:
     return any(isinstance(module, kinds) for module in task.skeleton.modules())
 
 
-def _why(mode: Mode, operations: int) -> str:
+def _is_recurrent(task: Task) -> bool:
+    """Tell whether a layer loops over time: torch's own kernel for it knows no stacks."""
+    modules = task.skeleton.modules()
+    return any(isinstance(m, nn.RNNBase) or getattr(m, "loops_over_time", False) for m in modules)
+
+
+def _why(mode: Mode, operations: int, *, recurrent: bool) -> str:
+    if recurrent:
+        return "one client at a time can use torch's own recurrent kernel"
     if mode == "loop":
         return "stacked convolutions are slower on a CPU"
     if operations > MOST_OPERATIONS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,8 @@ class LSTM(nn.Module):
     Parameters have torch's names and layout, so state dicts move between the two. Torch's kernel
     runs wherever no `torch.func` transform is active, our own steps elsewhere.
     """
+
+    loops_over_time: ClassVar[bool] = True  # so clients take turns, where that kernel can be used
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1) -> None:
         super().__init__()

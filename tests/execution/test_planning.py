@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -56,6 +57,16 @@ def _own_cache(tmp_path, monkeypatch):
 def test_small_networks_are_stacked_and_convolutions_take_turns():
     assert plan_for(setting(), 10).mode == "stack"
     assert plan_for(setting(cnn), 10).mode == "loop"
+
+
+def test_recurrent_networks_take_turns_and_are_not_traced():
+    tokens = motet.data.from_arrays(train={"a": (np.zeros((8, 5), int), np.zeros((8, 5), int))})
+    task = motet.Task(lambda: motet.models.CharLSTM((5,), 3))
+    plan = start(
+        motet.FedAvg(batch_size=4), task, tokens, rounds=10_000, measure=False
+    ).backend.plan
+    assert (plan.mode, plan.traced) == ("loop", False)
+    assert "recurrent" in plan.reason
 
 
 def test_chunks_are_of_equal_size():

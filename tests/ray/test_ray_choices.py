@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import pytest
@@ -55,3 +56,11 @@ def test_a_config_names_the_actors():
     assert "actors" not in RunChoice().settings()
     with pytest.raises(RequestError, match=r"run\.actors counts"):
         RunChoice(actors=0)
+
+
+def test_a_cluster_that_is_not_there_is_said_to_be_so():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(RequestError, match=r"Ray cannot be reached at .* Start it there"):
+        started(FedAvg(), backend="ray", address=address)
