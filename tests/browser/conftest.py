@@ -59,6 +59,7 @@ def visit(chromium):
         size = {"width": width, "height": 900}
         contexts.append(chromium.new_context(viewport=size, color_scheme=scheme))
         page = contexts[-1].new_page()
+        page.set_default_timeout(120_000)  # milliseconds: other tests may be busy beside this one
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: _only_the_file(request.url, said))
