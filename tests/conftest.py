@@ -15,6 +15,12 @@ settings.register_profile("motet", derandomize=True, deadline=None, max_examples
 settings.load_profile("motet")
 
 
+@pytest.fixture(autouse=True)
+def _no_tracebacks_asked_for_by_another_test(monkeypatch):
+    """`motet --traceback` holds for its process, and all tests of a worker are one process."""
+    monkeypatch.delenv("MOTET_TRACEBACK", raising=False)
+
+
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.json")
 

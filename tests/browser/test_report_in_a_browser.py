@@ -25,7 +25,18 @@ def chart(page, name):
 
 
 def downloaded(page, figure, kind):
-    with page.expect_download() as waiting:
+    # After ten files from one page Chromium asks its user, and there is none: the eleventh is lost,
+    # and the counting starts anew.
+    from playwright.sync_api import TimeoutError as GaveUpError
+
+    try:
+        return saved(page, figure, kind, patience=10_000)
+    except GaveUpError:
+        return saved(page, figure, kind, patience=60_000)
+
+
+def saved(page, figure, kind, *, patience):
+    with page.expect_download(timeout=patience) as waiting:
         figure.get_by_role("button", name=kind).click()
     return waiting.value.path().read_text(encoding="utf-8")
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import motet as library
+from motet.comparing import comparison
 from motet.comparing.conditions import Contest
 
 SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5)
@@ -130,7 +131,7 @@ def test_a_directory_holds_everything_and_its_configs_give_the_same_numbers(mote
     assert len(scores) == 4 * 4
     mean = sum(row["value"] for row in scores if row["label"] == "fedper") / 4
     assert mean == pytest.approx(first["methods"][-1]["mean"])
-    assert library.comparison.read(kept).to_dict()["runs"] == first["runs"]
+    assert comparison.read(kept).to_dict()["runs"] == first["runs"]
     for config in ("config.toml", "tuned.toml"):
         again = result(motet("compare", kept / config, "--json", "--quiet"))
         assert results(again) == results(first)
