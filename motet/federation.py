@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +13,10 @@ from torch import Tensor, nn
 
 from motet import evaluate, tree
 from motet.backends.backend import Backend
-from motet.backends.measuring import fastest, worth_measuring
-from motet.backends.serial import Serial
-from motet.backends.vectorized import Vectorized
+from motet.backends.choosing import make_backend
 from motet.checks import check_fits
 from motet.data.federation import Examples, Federation
 from motet.errors import CapabilityError, RequestError, StateError, nearest
-from motet.execution.planning import ExecutionPlan, plan_for
 from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
@@ -33,21 +29,6 @@ from motet.studies import Question
 from motet.task import Task
 
 NEW_CLIENT = "(new client)"
-OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last", "measure")  # of backends
-RAY_OPTIONS = ("address", "actors", "state_dir")
-BACKENDS = ("serial", "vectorized", "ray")
-SETTINGS = (
-    "backend",
-    "cohort",
-    "init",
-    "init_clients",
-    "rounds",
-    "seed",
-    "store",
-    "faults",
-    *OPTIONS,
-    *RAY_OPTIONS,
-)
 
 
 @dataclass(frozen=True)
@@ -189,15 +170,17 @@ class Run:
         _check_choice("split", split, ("train", "val"))  # test data answer no questions
         federation = self.setting.federation
         asked = evaluate.with_examples(clients, lambda c: federation.size(c, split))
-        answering = copy.copy(self.setting.method)
-        vars(answering)["predict"] = question
-        setting = replace(self.setting, method=answering, init_clients={})  # they are stored
-        name = "serial" if self.backend.name == "serial" else "auto"
         down, info = self._served(tuple(asked))
         inputs = _Inputs(federation, split, asked)
-        backend = make_backend(name, setting, max(len(asked), 1), measure=False)
-        answers = backend.predict(down, info, inputs, "after_adapt")
-        return dict(sorted(answers))
+        asking = self.serving(question=question).backend
+        return dict(sorted(asking.predict(down, info, inputs, "after_adapt")))
+
+    def serving(self, **changes: Any) -> Run:
+        """Return a run that serves from the same server, with another setting, in this process."""
+        setting = replace(self.setting, **changes, init_clients={})  # they are stored
+        name = "serial" if self.backend.name == "serial" else "auto"
+        backend = make_backend(name, setting, len(setting.everybody), measure=False)
+        return replace(self, setting=setting, backend=backend)
 
     def model(self, client: str) -> nn.Module:
         """Return a client's personalized network as a plain `nn.Module` in evaluation mode."""
@@ -351,49 +334,6 @@ def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **setti
         federated.advance()
         federated.setting.store.commit()
     return federated
-
-
-def make_backend(name: str, setting: Setting, cohort: int, **options: Any) -> Backend:
-    """Make the backend called `name`; "auto" stacks clients whenever the method allows it."""
-    if name == "auto":
-        name = "vectorized" if setting.method.vectorizable else "serial"
-    if name not in BACKENDS:
-        raise RequestError(f'no backend is called "{name}"; {nearest(name, [*BACKENDS, "auto"])}.')
-    unknown = sorted(options.keys() - {*OPTIONS, *RAY_OPTIONS})
-    if unknown:
-        raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')
-    if name == "ray":
-        return _on_ray(setting, cohort, **options)
-    for option in options.keys() & set(RAY_OPTIONS):
-        raise RequestError(f'{option}= is for backend="ray"; this is backend="{name}".')
-    if name == "serial":  # chunks and workers mean nothing here, and must not change a result
-        return Serial(setting)
-    return Vectorized(setting, make_plan(setting, cohort, **options))
-
-
-def _on_ray(setting: Setting, cohort: int, *, actors: int = 2, **options: Any) -> Backend:
-    try:
-        from motet.backends.ray_actors import ray_backend
-    except ModuleNotFoundError as missing:
-        raise CapabilityError(
-            'backend="ray" needs Ray, which is not installed: pip install "motet[ray]".'
-        ) from missing
-    where = {name: options.pop(name) for name in RAY_OPTIONS if name in options}
-    plan = None
-    if setting.method.vectorizable:  # an actor is one core's process unless more are asked for
-        plan = make_plan(setting, -(-cohort // max(actors, 1)), **{"workers": 1, **options})
-    return ray_backend(setting, plan, actors=actors, **where)
-
-
-def make_plan(
-    setting: Setting, cohort: int, *, measure: bool | None = None, **wishes: Any
-) -> ExecutionPlan:
-    """Plan the execution of a run: by rule, or by measurement where it pays (or is asked for)."""
-    rule = plan_for(setting, cohort, wishes=wishes)
-    free = all(wishes.get(name) is None for name in ("chunk_size", "mode", "channels_last"))
-    if measure is None:
-        measure = free and worth_measuring(setting, cohort)
-    return fastest(setting, cohort, rule) if measure else rule
 
 
 class _Kept(Mapping[str, Any]):

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from motet import __version__, checkpoint
 from motet.atomic import write_atomically
+from motet.closing import Closing
 from motet.config import read_tables, write_tables
 from motet.data import Federation
 from motet.errors import StateError
@@ -30,7 +30,7 @@ MARK = "# Written by Motet"  # how a file of ours begins, so that nobody else's 
 END = "# End of the config."  # how it ends: half a config would be another experiment
 
 
-class Folder:
+class Folder(Closing):
     """An open directory. One process at a time may hold it."""
 
     command = "run"  # how to make one like it
@@ -92,17 +92,6 @@ class Folder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def append(self, name: str, line: Mapping[str, Any]) -> None:
         """Add a line to a file of JSON lines."""

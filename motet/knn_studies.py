@@ -12,7 +12,7 @@ from torch import Tensor
 
 from motet.errors import CapabilityError, RequestError
 from motet.evaluate import Evaluation, with_examples
-from motet.federation import Run, make_backend
+from motet.federation import Run
 from motet.keys import Key
 from motet.methods.knn_per import KNNPer
 from motet.methods.knn_store import Capacity, check_capacity, count_stored
@@ -253,11 +253,8 @@ def _permuted_store(run: Run, client: str) -> tuple[Any, Datastore]:
 
 def _served_by(run: Run, method: KNNPer, store: Store) -> Run:
     """Hand a run's server to another method, with what its clients keep."""
-    setting = replace(run.setting, method=method, store=store, init={}, init_clients={})
-    warnings = tuple(method.check(setting.task, setting.federation.clients))
-    name = "serial" if run.backend.name == "serial" else "auto"
-    backend = make_backend(name, setting, len(setting.federation.clients))
-    return replace(run, setting=setting, backend=backend, warnings=warnings)
+    warnings = tuple(method.check(run.setting.task, run.setting.federation.clients))
+    return replace(run.serving(method=method, store=store, init={}), warnings=warnings)
 
 
 def _knn_per(run: Run) -> KNNPer:

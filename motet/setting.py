@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from torch import Tensor
+
 from motet import tree
 from motet.data.federation import Examples, Federation
 from motet.data.numbered import in_order
@@ -17,6 +19,7 @@ from motet.method import AnyMethod, ClientData, PerClient, RoundInfo
 from motet.plans import Plan, batches, draw
 from motet.privacy.ledger import training_plans
 from motet.store import MemoryStore, Store
+from motet.studies import Question
 from motet.task import Task, as_leaf
 from motet.tree import State
 
@@ -34,6 +37,7 @@ class Setting:
         init_clients: Private values by client, then by name; they win over `init`.
         store: What clients keep.
         faults: What goes wrong on the way.
+        question: What predictors are asked; None: for their predictions.
     """
 
     method: AnyMethod
@@ -46,6 +50,7 @@ class Setting:
     init_clients: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     store: Store = field(default_factory=MemoryStore)
     faults: Faults = NO_FAULTS
+    question: Question | None = None
 
     def __post_init__(self) -> None:
         unknown = [c for c in sorted(self.init_clients) if c not in self.federation.clients]
@@ -115,6 +120,11 @@ class Setting:
             return batches(x, y, order, rate if plan.scheduled else 1.0)
 
         return {name: phase(plan) for name, plan in plans.items()}
+
+    def answer(self, personal: Any, x: Tensor) -> Tensor:
+        """Let one client's predictor answer: pure, so that a backend may stack it."""
+        asked = self.question or self.method.predict
+        return asked(personal, x, self.task)
 
     def weight(self, client: str) -> float:
         """Say how much a client counts in the mean."""

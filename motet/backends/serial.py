@@ -33,8 +33,7 @@ class Serial:
         """Serve one client after another."""
         for client in inputs:
             personal = self.predictor(down, info, client, point)
-            predicted = self.setting.method.predict(personal, inputs[client], self.setting.task)
-            yield client, predicted
+            yield client, self.setting.answer(personal, inputs[client])
 
     def predictor(self, down: Any, info: RoundInfo, client: str, point: Point) -> Any:
         """Make one client's predictor."""

@@ -120,9 +120,8 @@ class Vectorized:
     def _predict_chunk(
         self, personals: Any, inputs: list[tuple[str, Tensor]]
     ) -> list[tuple[str, Tensor]]:
-        method, task = self.setting.method, self.setting.task
         stacked = stack_ragged([x for _, x in inputs])
-        predicted = vmap(lambda personal, x: method.predict(personal, x, task))(personals, stacked)
+        predicted = vmap(self.setting.answer)(personals, stacked)
         return [(client, predicted[i, : len(x)]) for i, (client, x) in enumerate(inputs)]
 
     def _chunks(self, clients: Sequence[str], plans: Mapping[str, Plan]) -> list[list[str]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from motet.cli import options
+from motet.cli.experiment import experiment
 
 if TYPE_CHECKING:  # imports torch, which help does not need
     from motet.config import Experiment
 
 
+@options.with_options(experiment)
 def command(
     config: options.Config = None,
     *,
@@ -20,30 +22,7 @@ def command(
         str | None,
         typer.Option(help="Method by name (see `motet methods`).", rich_help_panel=options.WHAT),
     ] = None,
-    model: options.Model = None,
-    settings: options.Set = None,
-    data: options.Data = None,
-    partition: options.Partition = None,
-    clients: options.Clients = None,
-    classes: options.Classes = None,
-    alpha: options.Alpha = None,
-    table: options.Table = None,
-    client_column: options.ClientColumn = None,
-    target: options.Target = None,
-    folder: options.Folder = None,
-    lr: options.Rate = None,
-    epochs: options.Epochs = None,
-    steps: options.Steps = None,
-    batch_size: options.BatchSize = None,
-    rounds: options.Rounds = None,
-    cohort: options.Cohort = None,
-    backend: options.Backend = None,
     store: options.Store = None,
-    seed: options.Seed = None,
-    out: options.Out = None,
-    overwrite: options.Overwrite = False,
-    tensorboard: options.TensorBoard = None,
-    mlflow: options.MLflow = None,
     explain_plan: Annotated[
         bool,
         typer.Option(
@@ -52,38 +31,52 @@ def command(
             rich_help_panel=options.OUTPUT,
         ),
     ] = False,
-    as_json: options.JsonLines = False,
-    quiet: options.Quiet = False,
+    **others: Any,
 ) -> None:
     """Run one method, and keep everything about the run in a directory.
 
     motet run --method fedper --data digits --partition pathological --clients 20 --classes 2
     """
-    flags = {name: value for name, value in locals().items() if name not in ("config", "settings")}
-    from motet.cli.drive import drive
     from motet.cli.request import requested
-    from motet.cli.terminal import warn
     from motet.config import experiment_from_dict
+
+    flags = {"method": method, "store": store, **others}
+    asked = experiment_from_dict(requested(config, flags, others["settings"] or []))
+    if explain_plan:
+        _explain(asked, as_json=others["as_json"])
+    else:
+        _run(asked, **others)
+
+
+def _run(
+    asked: Experiment,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    tensorboard: Path | None,
+    mlflow: str | None,
+    as_json: bool,
+    quiet: bool,
+    **_: Any,
+) -> None:
+    from motet.cli.drive import drive
+    from motet.cli.terminal import warn
     from motet.folder import next_free
     from motet.session import begin
     from motet.tracking import sinks
 
-    experiment = experiment_from_dict(requested(config, flags, settings or []))
-    if explain_plan:
-        return _explain(experiment, as_json=as_json)
-    where = out or next_free(Path("runs"), experiment.method.name)
+    where = out or next_free(Path("runs"), asked.method.name)
     also = sinks(tensorboard=tensorboard, mlflow=mlflow, warn=warn)
-    session = begin(experiment, where, overwrite=overwrite)
+    session = begin(asked, where, overwrite=overwrite)
     drive(session, as_json=as_json, quiet=quiet, also=also)
-    return None
 
 
-def _explain(experiment: Experiment, *, as_json: bool) -> None:
+def _explain(asked: Experiment, *, as_json: bool) -> None:
     from dataclasses import asdict
 
     from motet.cli.terminal import write_json
 
-    run = experiment.start(experiment.federation())
+    run = asked.start(asked.federation())
     plan = getattr(run.backend, "plan", None)
     if as_json:
         write_json({"backend": run.backend.name, "plan": plan and asdict(plan)})

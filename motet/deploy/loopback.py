@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
+from motet.closing import Closing
 from motet.deploy import commands
 from motet.deploy.commands import LOOPBACK
 from motet.deploy.control import Control
@@ -26,7 +26,7 @@ PATIENCE_S = 180.0  # for a program to be ready, on a machine that is busy
 SUPERLINK, FILTER = "superlink", "path-filter"
 
 
-class Loopback:
+class Loopback(Closing):
     """Starts the programs of a deployment on loopback, and ends them with the `with` block.
 
     Attributes:
@@ -109,17 +109,6 @@ class Loopback:
     def close(self) -> None:
         """End all programs."""
         self.processes.close()
-
-    def __enter__(self) -> Loopback:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _start(self, name: str, command: Sequence[str]) -> None:
         # One thread each: all programs of the federation share this machine's cores.

@@ -15,17 +15,18 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from uuid import uuid4
 
 import psutil
+
+from motet.closing import Closing
 
 MARK = "MOTET_FEDERATION"
 GRACE_S = 15.0  # to end after a request to do so
 PR_SET_CHILD_SUBREAPER = 36  # of Linux' <sys/prctl.h>
 
 
-class Processes:
+class Processes(Closing):
     """The processes of one federation, by name; all of them end with the `with` block."""
 
     def __init__(self, logs: Path) -> None:
@@ -71,17 +72,6 @@ class Processes:
         """End everything: the youngest first, so that nobody loses what it depends on."""
         self._end(list(reversed(self._running)), grace_s=GRACE_S)
         end_marked(self.mark, self._sessions)
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _end(self, names: Sequence[str], *, grace_s: float | None) -> None:
         leaders = [self._running[name] for name in names]

@@ -15,6 +15,8 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from motet.errors import CapabilityError
+
 Config = Mapping[str, bool | int | float | str]
 Fault = Callable[[str, Message], Sequence[Message]]  # (client, its reply) -> what arrives of it
 
@@ -119,11 +121,11 @@ class LoopbackGrid(Grid):
         return Run.create_empty(run_id=1)
 
     def create_message(self, *args: Any, **settings: Any) -> Message:
-        """Refuse; use the constructor of `Message`."""
-        raise NotImplementedError
+        """Refuse: Flower has given it up."""
+        raise CapabilityError("this grid makes no messages; use the constructor of `Message`.")
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Refuse; push and pull."""
-        raise NotImplementedError
+        """Refuse: it would hide lost and late replies."""
+        raise CapabilityError("this grid does not wait for replies; push and pull them.")

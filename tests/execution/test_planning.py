@@ -13,10 +13,11 @@ from toys import arrays, assert_close, assert_same
 
 import motet
 from motet.backends import measuring
+from motet.backends.choosing import make_plan
 from motet.execution import keeping
 from motet.execution.choice import Execution, executing
 from motet.execution.planning import count_operations, plan_for
-from motet.federation import make_plan, start
+from motet.federation import start
 
 DATA = arrays({f"{i:02d}": 8 for i in range(10)})
 
