@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from motet import tree
 from motet.method import RoundInfo
+from motet.reduce import Total
 from motet.setting import Setting, down_for
 
 
@@ -29,15 +30,35 @@ def receive(
     lost = tuple(filter(faults.losing(info.number, key), clients)) if faults.lost else ()
     if faults.corrupt:
         uploads = _corrupted(setting, down, clients, uploads)
-    rejected = {c: why for c, why in _reasons(clients, uploads).items() if c not in lost}
-    good = [i for i, client in enumerate(clients) if client not in rejected and client not in lost]
-    if not good:
-        return Received(None, (), lost, rejected)
-    replied = tuple(clients[i] for i in good)
-    if len(good) < len(clients):
-        uploads = tree.tree_map(lambda leaf: leaf[torch.tensor(good)], uploads)
-    weights = torch.tensor([setting.weight(client) for client in replied])
-    return Received(setting.method.reduce.lift(replied, uploads, weights), replied, lost, rejected)
+    replied, uploads = _without(lost, clients, uploads)
+    partial = _lifted(setting, replied, uploads)
+    if _is_finite(partial, uploads):
+        return Received(partial, replied, lost, {})
+    rejected = _reasons(replied, uploads)
+    replied, uploads = _without(rejected, replied, uploads)
+    return Received(_lifted(setting, replied, uploads), replied, lost, rejected)
+
+
+def _without(
+    unwanted: Collection[str], clients: Sequence[str], uploads: Any
+) -> tuple[tuple[str, ...], Any]:
+    kept = [i for i, client in enumerate(clients) if client not in unwanted]
+    if len(kept) < len(clients):
+        uploads = tree.tree_map(lambda leaf: leaf[kept], uploads)
+    return tuple(clients[i] for i in kept), uploads
+
+
+def _lifted(setting: Setting, clients: Sequence[str], uploads: Any) -> Any:
+    if not clients:
+        return None
+    weights = torch.tensor([setting.weight(client) for client in clients])
+    return setting.method.reduce.lift(clients, uploads, weights)
+
+
+def _is_finite(partial: Any, uploads: Any) -> bool:
+    # One bad number spoils the total it enters, so a total is all there is to look at.
+    looked_at = partial.value if isinstance(partial, Total) else uploads
+    return all(leaf.sum().isfinite() for leaf in tree.leaves(looked_at) if leaf.is_floating_point())
 
 
 def _corrupted(setting: Setting, down: Any, clients: Sequence[str], uploads: Any) -> Any:
@@ -55,9 +76,6 @@ def _corrupted(setting: Setting, down: Any, clients: Sequence[str], uploads: Any
 
 def _reasons(clients: Sequence[str], uploads: Any) -> dict[str, str]:
     named = [(name, leaf) for name, leaf in tree.flatten(uploads) if leaf.is_floating_point()]
-    # One sum per tensor tells that all is well; only then is there no need to look row by row.
-    if all(leaf.sum().isfinite() for _, leaf in named):
-        return {}
     return {
         client: f"{tree.readable(name)} holds a NaN or an infinity"
         for name, leaf in reversed(named)  # so that the first of several is the one reported

@@ -52,7 +52,11 @@ class Total(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """The weighted mean over the cohort, summed in double precision; integers keep the largest."""
+    """The weighted mean over the cohort; integers keep the largest.
+
+    A stack of clients becomes one mean in the precision of the uploads, by one product; the means
+    of stacks are summed in double precision, so that a large cohort loses nothing.
+    """
 
     weights: Weights = "examples"
     needs_single_uploads = False
@@ -61,14 +65,14 @@ class Mean:
         def weigh(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.amax(0)
-            total = leaf.new_zeros(leaf.shape[1:], dtype=torch.float64)
-            for row, weight in zip(leaf, scales, strict=True):  # no copy of the stack in double
-                total.add_(row, alpha=weight)
-            return total
+            rows = leaf.to(torch.promote_types(leaf.dtype, torch.float32)).reshape(len(leaf), -1)
+            mean = shares.to(rows.dtype) @ rows  # shares, not weights: a sum might overflow
+            return mean.double().mul_(total).view(leaf.shape[1:])
 
-        scales = weights.tolist()
+        total = float(weights.sum())
+        shares = weights.double() / (total or 1.0)
         kinds = tree.tree_map(lambda leaf: leaf.new_empty(0), uploads)
-        return Total(tree.tree_map(weigh, uploads), float(weights.sum()), kinds)
+        return Total(tree.tree_map(weigh, uploads), total, kinds)
 
     def merge(self, a: Total, b: Total) -> Total:
         def join(x: Tensor, y: Tensor) -> Tensor:

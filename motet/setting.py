@@ -91,6 +91,11 @@ class Setting:
         """All clients in the order of their ids; sorted once, there may be a million."""
         return in_order(self.federation.clients)
 
+    @cached_property
+    def training_plans(self) -> Mapping[str, Plan]:
+        """The phases of local training, in the sampling that a guarantee needs."""
+        return training_plans(self.method)
+
     def info(self, number: int, cohort: tuple[str, ...], *, serving: bool = False) -> RoundInfo:
         """Say what the server knows about a round."""
         key = self.key.fold("server", number)
@@ -104,7 +109,7 @@ class Setting:
 
     def work(self, client: str, number: int) -> ClientData:
         """Draw batches for the local training of one round."""
-        data = self.data(client, training_plans(self.method), number)
+        data = self.data(client, self.training_plans, number)
         return self.faults.slowed(data, client, number, self.key)
 
     def data_from(
@@ -141,7 +146,7 @@ class Setting:
         if point == "after_adapt":
             plans = self.method.adapt_plans()
             return {name: replace(plan, scheduled=False) for name, plan in plans.items()}
-        return training_plans(self.method) if point == "after_local" else {}
+        return self.training_plans if point == "after_local" else {}
 
     def predictor(
         self, down: Any, client: Any, data: ClientData, *, point: Point, new: bool

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -62,15 +61,22 @@ def naming(clients: Sequence[str], info: RoundInfo) -> Iterator[None]:
         raise
 
 
-def combine(reduce: Reduce, parts: Sequence[Outcome]) -> Outcome:
-    """Merge partial outcomes in the order given, so that arrival order cannot change a result."""
-    usable = [part.partial for part in parts if part.partial is not None]
+def combine(reduce: Reduce, parts: Iterable[Outcome]) -> Outcome:
+    """Merge partial outcomes in the order given, so that arrival order cannot change a result.
+
+    Each is merged as it comes, so that there are never many of them in memory.
+    """
+    total, merged = None, []
+    for part in parts:
+        if part.partial is not None:
+            total = part.partial if total is None else reduce.merge(total, part.partial)
+        merged.append(part._replace(partial=None))
     return Outcome(
-        partial=functools.reduce(reduce.merge, usable) if usable else None,
-        bytes_down=sum(part.bytes_down for part in parts),
-        bytes_up=sum(part.bytes_up for part in parts),
-        gradients=sum(part.gradients for part in parts),
-        replied=tuple(sorted(client for part in parts for client in part.replied)),
-        lost=tuple(sorted(client for part in parts for client in part.lost)),
-        rejected={client: part.rejected[client] for part in parts for client in part.rejected},
+        partial=total,
+        bytes_down=sum(part.bytes_down for part in merged),
+        bytes_up=sum(part.bytes_up for part in merged),
+        gradients=sum(part.gradients for part in merged),
+        replied=tuple(sorted(client for part in merged for client in part.replied)),
+        lost=tuple(sorted(client for part in merged for client in part.lost)),
+        rejected={client: part.rejected[client] for part in merged for client in part.rejected},
     )

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from motet.backends.vectorized import Vectorized
 from motet.errors import MotetError
 from motet.execution import keeping
 from motet.execution.planning import ExecutionPlan
+from motet.execution.watching import Counting
 from motet.setting import Setting
 from motet.store import MemoryStore
 
@@ -106,7 +106,7 @@ def _seconds_per_client(setting: Setting, plan: ExecutionPlan) -> float:
 def _operations_per_example(setting: Setting) -> int:
     example = setting.task.example
     assert example is not None
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
+    counting = Counting()
+    with torch.no_grad(), counting:
         setting.task.outputs(setting.initial, example)
-    return counter.get_total_flops()
+    return counting.arithmetic

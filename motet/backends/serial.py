@@ -24,7 +24,7 @@ class Serial:
 
     def train(self, down: Any, info: RoundInfo) -> Outcome:
         """Run the cohort in order of client id, so that sums are reproducible."""
-        parts = [self._train_one(down_for(down, c), c, info) for c in sorted(info.cohort)]
+        parts = (self._train_one(down_for(down, c), c, info) for c in sorted(info.cohort))
         return combine(self.setting.method.reduce, parts)
 
     def predict(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -19,7 +20,6 @@ from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
 from motet.execution.choice import executing
 from motet.execution.planning import ExecutionPlan
-from motet.execution.turns import running
 from motet.method import PerClient, RoundInfo
 from motet.plans import Plan
 from motet.setting import Point, Setting, down_for
@@ -93,7 +93,7 @@ class Vectorized:
             replied=received.replied,
             lost=received.lost,
             rejected=received.rejected,
-            bytes_down=sum(tree.count_bytes(down_for(down, c)) for c in chunk),
+            bytes_down=_bytes_for(down, chunk),
             bytes_up=tree.count_bytes(uploads),
             gradients=sum(
                 method.gradient_evaluations(down_for(down, c), d)
@@ -143,17 +143,25 @@ class Vectorized:
         size = self.setting.federation.size
         return tuple(plan.width(size(client, plan.split)) for plan in plans.values())
 
-    def _in_threads(self, work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
-        # One torch thread per chunk even with one worker: splitting a sum over threads would change
-        # its rounding.
-        workers = min(self.plan.workers, max(len(items), 1))
+    def _in_threads(self, work: Callable[[Any], T], items: Sequence[Any]) -> Iterator[T]:
+        return self._threads.map(lambda item: copy_context().run(work, item), items)
 
-        def begun(item: Any) -> T:
-            with running():
-                return work(item)
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """Threads for the life of the backend: a new one would begin with cold memory.
 
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(lambda item: copy_context().run(begun, item), items))
+        One torch thread in each, even with one worker: splitting a sum over threads would change
+        its rounding.
+        """
+        return ThreadPoolExecutor(
+            self.plan.workers, initializer=torch.set_num_threads, initargs=(1,)
+        )
+
+
+def _bytes_for(down: Any, chunk: Sequence[str]) -> int:
+    if isinstance(down, PerClient):
+        return sum(tree.count_bytes(down[c]) for c in chunk)
+    return len(chunk) * tree.count_bytes(down)
 
 
 def _stack_down(down: Any, chunk: Sequence[str]) -> tuple[Any, int | None]:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from motet.execution.recording import Layout, recorded
 
 aten = torch.ops.aten
 Program = Callable[..., list[Tensor]]
@@ -46,16 +47,18 @@ def traced(
         donated: The program may overwrite its first `donated` arguments, which become its first
             results in the same order.
     """
-    program = fx.GraphModule(torch.nn.Module(), simplified(step, values, donated))
+    program = simplified(step, values, donated)
+    program.recompile()
     forward: Program = program.forward
     return forward
 
 
 def simplified(
     step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], donated: int
-) -> fx.Graph:
+) -> fx.GraphModule:
     """Trace a step, and leave out of its graph what it can do without."""
-    graph: fx.Graph = make_fx(step)(*values).graph
+    program = recorded(step, values)
+    graph = program.graph
     _remove_what_changes_nothing(graph)
     if not any(_writes(node) for node in _calls(graph)):  # else a node may differ from its equal
         _share_equal_nodes(graph)
@@ -63,7 +66,7 @@ def simplified(
     _update_in_place(graph, donated)
     graph.eliminate_dead_code()
     graph.lint()
-    return graph
+    return program
 
 
 def _remove_what_changes_nothing(graph: fx.Graph) -> None:
@@ -193,9 +196,9 @@ def _root(node: fx.Node) -> fx.Node:
     return node if source is None else _root(source)
 
 
-def _layout(node: fx.Node) -> tuple[Any, ...]:
-    about = node.meta["val"]  # a tensor without data
-    return tuple(about.shape), tuple(about.stride()), about.dtype
+def _layout(node: fx.Node) -> Layout:
+    known: Layout = node.meta["layout"]
+    return known
 
 
 def _frozen(value: Any) -> Any:

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from motet import tree
 from motet.execution.choice import Execution, Mode
+from motet.execution.watching import Counting
 from motet.setting import Setting
 from motet.task import Task
 
@@ -106,20 +106,10 @@ def count_operations(task: Task) -> int:
     """Count the tensor operations of a forward pass: the same on every machine."""
     if task.example is None:
         return 0
-    counter = _Counter()
-    with torch.no_grad(), counter:
+    counting = Counting()
+    with torch.no_grad(), counting:
         task.skeleton.eval()(task.example)
-    return counter.seen
-
-
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen += 1
-        return func(*args, **(kwargs or {}))
+    return counting.operations
 
 
 def _pays(setting: Setting, cohort: int, plan: ExecutionPlan) -> bool:

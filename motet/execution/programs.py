@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor
 
 from motet.execution.graphs import traced
-from motet.execution.turns import tracing
 
 Step = Callable[..., Sequence[Tensor]]
 log = logging.getLogger("motet")
+_making = threading.Lock()  # not one of each task's: tasks are copied
 
 
 class Programs:
@@ -29,7 +30,7 @@ class Programs:
         """Return the program of a step for such values; the step itself if it cannot be traced."""
         key = (what, tuple((v.shape, v.stride(), v.dtype) for v in values))
         if key not in self._made:
-            with tracing():
+            with _making:
                 if key not in self._made:  # nobody has made it while this thread waited
                     self._made[key] = _traced_or_plain(step, values, donated)
         return self._made[key]

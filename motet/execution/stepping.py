@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -102,8 +101,11 @@ def one_client(
 ) -> list[Tensor]:
     """Walk the active steps of one client, as they are written."""
     state = (params, buffers, spec.optimizer.init(params))
+    plain = traceable(tree.leaves((params, buffers, frozen, batches, given)))
+    gradient = _by_autograd if plain else _by_transform
     for number in batches.weight.any(-1).nonzero().flatten().tolist():
-        state = spec.step(*state, frozen, given, batches.rate, batches.step(number))
+        batch = batches.step(number)
+        state = spec.step(*state, frozen, given, batches.rate, batch, gradient=gradient)
     return tree.leaves(state[:2])
 
 
@@ -117,6 +119,8 @@ def in_turn(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
         work = _Work((params, buffers, moments), (frozen, given, batches.rate), batches)
         walk = _walk_one if traceable(mine) else _walk_unseen
         results.append(walk(spec, _laid_out(work)))
+    if clients == 1:
+        return [leaf[None] for leaf in results[0]]  # no copy
     return [torch.stack(leaf) for leaf in zip(*results, strict=True)]
 
 
@@ -145,9 +149,9 @@ def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
 
 
 def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:
-    def flat(*values: Tensor, gradient: Gradient = _by_transform) -> list[Tensor]:
+    def flat(*values: Tensor) -> list[Tensor]:
         changing, reading, batch = rebuilt((*work[:2], like), values)
-        return tree.leaves(spec.step(*changing, *reading, batch, gradient=gradient))
+        return tree.leaves(spec.step(*changing, *reading, batch, gradient=_by_autograd))
 
     batches = work.batches
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
@@ -158,8 +162,6 @@ def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:
             state, step = _prepared(
                 spec, "loop", flat, state, [*fixed, *like], width=len(like.weight), owned=False
             )
-            if step is flat:
-                step = partial(flat, gradient=_by_autograd)
         state = list(step(*state, *fixed, *like))
     return state[: len(tree.leaves(work.changing[:2]))]
 

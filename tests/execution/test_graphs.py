@@ -39,7 +39,7 @@ def one(*values):
 
 
 def operations(step):
-    graph = simplified(step, values(), 4)
+    graph = simplified(step, values(), 4).graph
     return [node.target for node in graph.nodes if node.op == "call_function"]
 
 
