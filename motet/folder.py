@@ -19,6 +19,7 @@ from motet.closing import Closing
 from motet.config import read_tables, write_tables
 from motet.data import Federation
 from motet.errors import StateError
+from motet.malformed import reading
 from motet.records import json_text
 
 CONFIG, DATA = "config.toml", "data.json"
@@ -81,11 +82,9 @@ class Folder(Closing):
 
     def verify(self, federation: Federation) -> None:
         """Refuse data that are not the ones this directory was made with."""
-        try:
-            manifest = json.loads((self.path / DATA).read_text(encoding="utf-8"))
-        except ValueError as reason:
-            raise StateError(f"{self.path / DATA} is not JSON: {reason}.") from None
-        federation.verify(manifest)
+        path = self.path / DATA
+        with reading(path, "manifest"):
+            federation.verify(json.loads(path.read_text(encoding="utf-8")))
 
     def close(self) -> None:
         """Let others open the directory."""
@@ -104,7 +103,7 @@ class Folder(Closing):
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
             try:
                 found.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
         return found
 

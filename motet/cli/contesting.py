@@ -73,12 +73,16 @@ def _planned(config: Path | None, flags: Mapping[str, Any]) -> tuple[ComparisonP
 def go_on(path: Path, *, tensorboard: Path | None, mlflow: str | None, **output: bool) -> None:
     """Run the methods of a comparison that have not finished."""
     directory = ContestDirectory.open(path)
-    done = directory.finished().values()
-    also = sinks(tensorboard=tensorboard, mlflow=mlflow, before=done, warn=warn)
-    plan = plan_from_dict(directory.tables())
-    federation = plan.federation()
-    directory.verify(federation)
-    contest = plan.contest(federation)
+    try:
+        done = directory.finished().values()
+        also = sinks(tensorboard=tensorboard, mlflow=mlflow, before=done, warn=warn)
+        plan = plan_from_dict(directory.tables())
+        federation = plan.federation()
+        directory.verify(federation)
+        contest = plan.contest(federation)
+    except BaseException:
+        directory.close()
+        raise
     finish(Job(plan=plan, contest=contest, directory=directory, also=also, **output))
 
 

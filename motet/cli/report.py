@@ -45,12 +45,15 @@ def command(
     motet report runs/comparison -o report.html
     """
     from motet.cli.terminal import say, write_json
+    from motet.malformed import reading
     from motet.report import read_all, write
 
     path = out or (directories[0] if len(directories) == 1 else Path()) / "report.html"
     _check_free(path, overwrite=overwrite)
-    comparisons = read_all(directories)
-    write(comparisons, path)
+    # Numbers of the wrong kind show when they are drawn.
+    with reading(" ".join(map(str, directories)), "run or comparison"):
+        comparisons = read_all(directories)
+        write(comparisons, path)
     size = path.stat().st_size
     if as_json:
         write_json({"report": str(path), "bytes": size, "parts": len(comparisons)})

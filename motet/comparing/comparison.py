@@ -14,6 +14,7 @@ import numpy as np
 from motet.comparing.picture import FederationPicture
 from motet.comparing.rows import Cost, Failure, Look, Row
 from motet.errors import StateError
+from motet.malformed import reading
 
 if TYPE_CHECKING:
     from motet.judging.verdict import Verdict
@@ -185,9 +186,5 @@ def read(directory: str | Path) -> Comparison:
             f"{directory} holds no finished comparison: {FILE} is missing. Make one with `motet "
             f"compare --out DIR`, or finish one with `motet resume {directory}`."
         )
-    try:
+    with reading(path, "comparison"):
         return Comparison.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as reason:
-        raise StateError(
-            f"{path} is no comparison that this version can read: {reason!r}."
-        ) from reason

@@ -22,6 +22,7 @@ from motet.comparing.rows import Row
 from motet.comparing.searching import Tried
 from motet.config import write_tables
 from motet.folder import CLIENTS, COMPARISON, REPORT, RESULTS, TRIALS, TUNED, Folder
+from motet.malformed import reading
 from motet.records import ScoreRow, json_text, score_rows, write_scores
 
 
@@ -57,8 +58,9 @@ class ContestDirectory(Folder):
 
     def finished(self) -> dict[tuple[str, int], Row]:
         """Read what has finished, by label and seed."""
-        rows = [Row.from_dict(line) for line in self._whole_lines(RESULTS)]
-        return {(row.label, row.seed): row for row in rows}
+        with reading(self.path / RESULTS, "file of results"):
+            rows = [Row.from_dict(line) for line in self._whole_lines(RESULTS)]
+            return {(row.label, row.seed): row for row in rows}
 
     def record_trial(self, tried: Tried) -> None:
         """Append one try of a search."""
@@ -66,8 +68,9 @@ class ContestDirectory(Folder):
 
     def tried(self) -> dict[tuple[str, int], Tried]:
         """Read what has been tried, by label and number."""
-        known = [Tried(**line) for line in self._whole_lines(TRIALS)]
-        return {(tried.label, tried.number): tried for tried in known}
+        with reading(self.path / TRIALS, "file of tries"):
+            known = [Tried(**line) for line in self._whole_lines(TRIALS)]
+            return {(tried.label, tried.number): tried for tried in known}
 
     def keep_tuned(self, tables: Mapping[str, Any]) -> None:
         """Write down what a search chose, as a config that needs no search."""

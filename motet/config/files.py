@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -28,6 +29,9 @@ from motet.errors import RequestError, nearest
 
 SECTIONS = ("run", "method", "data", "model")
 SOURCES = ("name", "table", "folder")  # what [data] may be; they exclude each other
+MOST_TEXT = 1_000_000
+# Time to parse a key grows with the square of its parts. Tried at the beginnings of words only.
+_ENDLESS_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
 Tables = dict[str, Any]
 
 
@@ -96,18 +100,27 @@ def read_tables(path: str | Path) -> Tables:
     """Read a TOML file; paths in it are relative to the file."""
     file = Path(path)
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = tomllib.loads(_measured(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise RequestError(f"there is no config file at {file}.") from None
     except (OSError, UnicodeDecodeError) as reason:
         raise RequestError(f"{file} cannot be read: {reason}.") from None
-    except tomllib.TOMLDecodeError as reason:
+    except (ValueError, RecursionError) as reason:  # also numbers and nesting beyond all measure
         raise RequestError(f"{file} is not valid TOML: {reason}.") from None
     data = tables.get("data")
     for key in ("table", "folder"):
         if isinstance(data, dict) and isinstance(data.get(key), str):
             data[key] = str((file.parent / data[key]).resolve())
     return tables
+
+
+def _measured(text: str) -> str:
+    """Refuse what is no config, and would keep the parser busy for hours."""
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"more than {MOST_TEXT:,} characters")
+    if _ENDLESS_KEY.search(text):
+        raise ValueError("a key of more than 64 parts")
+    return text
 
 
 def write_tables(tables: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def toml_value(text: str) -> Any:
     """Read a TOML value, or take the text as it is."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also numbers and nesting beyond all measure
         return text
 
 

@@ -12,12 +12,13 @@ from torch import nn
 
 from motet import catalog, models
 from motet.config.hints import NONE
+from motet.config.limits import check_network
 from motet.config.values import from_plain
 from motet.data import Federation, Partition, Split, from_folder, from_table, load
 from motet.data.partition import partition_named
 from motet.data.sources.columns import Kind
 from motet.data.sources.fill import Missing
-from motet.errors import RequestError, nearest
+from motet.errors import RequestError, nearest, one_line
 from motet.execution.choice import Mode
 from motet.faults import NO_FAULTS, Faults
 from motet.setting import Point
@@ -174,8 +175,15 @@ class ModelChoice:
         assert self.loss is not None
         if ":" in name:
             make = catalog.imported(name, what="model", known=models.names())
-            return Task(lambda: make(shape=shape, classes=classes, **options), self.loss)
-        return Task(lambda: models.build(name, shape=shape, classes=classes, **options), self.loss)
+            return Task(
+                lambda: _own(name, make, shape=shape, classes=classes, **options), self.loss
+            )
+
+        def build() -> nn.Module:
+            return models.build(name, shape=shape, classes=classes, **options)
+
+        check_network(name, build)
+        return Task(build, self.loss)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +253,19 @@ class RunChoice:
             "faults": self.faults,
             **{name: value for name, value in backend.items() if value is not None},
         }
+
+
+def _own(name: str, make: Any, **options: Any) -> nn.Module:
+    """Call somebody's own function for a network."""
+    try:
+        network = make(**options)
+    except TypeError as reason:
+        raise RequestError(
+            f'"{name}" cannot be called for a model: {one_line(reason)}.'
+        ) from reason
+    if not isinstance(network, nn.Module):
+        raise RequestError(f'"{name}" makes a {type(network).__name__}; an nn.Module was expected.')
+    return network
 
 
 def _complete(name: str, network: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:

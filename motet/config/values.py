@@ -14,6 +14,7 @@ import numpy as np
 
 from motet.config.families import Family, family_of, family_of_value
 from motet.config.hints import Sort, alternative, describe, example, field_types, sort_of
+from motet.config.limits import check_count
 from motet.errors import CapabilityError, RequestError, nearest
 from motet.selectors import Blocks
 
@@ -111,6 +112,21 @@ def _change_member(family: Family, table: dict[str, Any], where: str, default: A
     return read_fields(type(default), table, where, base=default)
 
 
+def _read_scalar(hint: Any, value: Any, where: str, _: Any) -> Any:
+    if hint is float:
+        return _as_float(value, where)
+    if hint is int:
+        check_count(value, where)
+    return value
+
+
+def _as_float(value: float, where: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise RequestError(f"{where} is too large for a number with a point.") from None
+
+
 def _read_list(hint: Any, value: Sequence[Any], where: str, _: Any) -> tuple[Any, ...]:
     parts = get_args(hint)
     if sort_of(hint) == "list" and (Ellipsis in parts or len(parts) == 1):
@@ -134,7 +150,7 @@ def _read_blocks(_: Any, value: Mapping[str, Any], where: str, __: Any) -> Block
 _READERS: dict[Sort, Callable[[Any, Any, str, Any], Any]] = {
     "none": lambda *_: None,
     "list": _read_list,
-    "scalar": lambda hint, value, *_: float(value) if hint is float else value,
+    "scalar": _read_scalar,
     "blocks": _read_blocks,
     "member": _read_member,
     "table": lambda hint, value, where, _: read_fields(hint, value, where),

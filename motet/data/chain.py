@@ -6,11 +6,14 @@ numbered through and only the rows that are asked for are read.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,18 @@ from numpy.typing import NDArray
 from motet.errors import DataError
 
 _CHUNK_BYTES = 1 << 22
+# What numpy raises on bytes that are no array: their header is parsed as a Python literal,
+# and may promise more than there is memory.
+UNREADABLE = (
+    MemoryError,
+    ValueError,
+    OSError,
+    EOFError,
+    SyntaxError,
+    TokenError,
+    BadZipFile,
+    zlib.error,
+)
 
 
 class Block(Protocol):
@@ -47,7 +62,7 @@ class NpyFile:
         """Read the header of the file at `path`."""
         try:
             header = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError) as error:
+        except UNREADABLE as error:
             raise DataError(f"{path} cannot be read as a numpy array: {error}") from None
         return cls(path, header.shape, header.dtype)
 
@@ -83,6 +98,8 @@ class Chain:
 
     def take(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Read some rows, in the given order, into a new array."""
+        if len(self.blocks) == 1:
+            return np.asarray(self.blocks[0][rows])
         if len(rows):
             first, last = self.locate(int(rows.min()))[0], self.locate(int(rows.max()))[0]
             if first == last:  # the usual case: no second copy

@@ -12,6 +12,7 @@ from motet.data.fingerprint import FORMAT
 from motet.data.partition import PARTITIONS, Partition, partition_named
 from motet.data.registry import load
 from motet.errors import StateError
+from motet.malformed import reading
 
 
 def rebuild(
@@ -24,7 +25,13 @@ def rebuild(
         partition: The partition, where JSON cannot hold it (an `embed` function, a partition of
             your own).
     """
-    wanted = manifest if isinstance(manifest, Mapping) else _read(Path(manifest))
+    if isinstance(manifest, Mapping):
+        return _rebuilt(manifest, partition)
+    with reading(manifest, "manifest"):
+        return _rebuilt(_read(Path(manifest)), partition)
+
+
+def _rebuilt(wanted: Mapping[str, Any], partition: Partition | None) -> Federation:
     if wanted.get("format") != FORMAT:
         raise StateError(
             f"this version reads manifests of format {FORMAT}; {wanted.get('format')!r} came."
@@ -50,7 +57,7 @@ def _read(path: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StateError(f"there is no manifest at {path}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StateError(f"{path} is not a manifest: {error}.") from None
     if not isinstance(manifest, dict):
         raise StateError(f"{path} is not a manifest: a JSON object was expected.")

@@ -42,7 +42,8 @@ class Split:
     def __post_init__(self) -> None:
         if isinstance(self.test, str) and self.test != "official":
             raise RequestError(f'test must be a share or "official"; {self.test!r} came.')
-        if self.val < 0 or self.test_share < 0 or self.val + self.test_share >= 1:
+        held_out = self.val + self.test_share
+        if not (self.val >= 0 and self.test_share >= 0 and held_out < 1):  # so that NaN is refused
             raise RequestError(
                 f"val and test must be shares of at least 0 that leave something to train on; "
                 f"val={self.val} and test={self.test} came."

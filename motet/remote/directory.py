@@ -10,6 +10,7 @@ from motet.backends.serial import Serial
 from motet.errors import StateError
 from motet.federation import Run
 from motet.folder import CONFIG, DATA, ROUNDS
+from motet.malformed import reading
 from motet.records import json_text
 from motet.remote.agreement import Agreement
 from motet.remote.outline import Outline
@@ -64,8 +65,5 @@ def noted_clients(path: Path) -> tuple[str, ...]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = json.loads((path / DATA).read_text(encoding="utf-8"))
-    except ValueError as reason:
-        raise StateError(f"{path / DATA} is not JSON: {reason}.") from None
-    return manifest
+    with reading(path / DATA, "manifest"):
+        return dict(json.loads((path / DATA).read_text(encoding="utf-8")))

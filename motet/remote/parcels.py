@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet import tree, wire
+from motet.data.chain import UNREADABLE
 from motet.errors import WireError
 
 T = TypeVar("T")
@@ -36,7 +37,9 @@ def unpack(template: T, arrays: Arrays) -> T:
     _check_size(template, arrays)
     try:
         value = wire.from_arrays(template, arrays)
-    except TypeError as reason:  # a type of numpy's that torch does not know
+    except WireError:
+        raise
+    except (TypeError, ValueError) as reason:  # a type or byte order that torch does not know
         raise WireError(f"arrays came that are no tensors: {reason}.") from reason
     _check_finite(value)
     return value
@@ -60,7 +63,7 @@ def read_npy(name: str, written: bytes) -> NDArray[Any]:
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         flat = np.frombuffer(written, dtype, offset=file.tell())
         return flat.reshape(shape, order="F" if fortran else "C")
-    except ValueError as reason:
+    except UNREADABLE as reason:
         raise WireError(f"{name} is no array of numbers: {reason}.") from reason
 
 

@@ -17,6 +17,7 @@ from motet.comparing.comparison import Comparison, Cost, FederationPicture, Look
 from motet.errors import MotetError, StateError
 from motet.evaluate import Evaluation, Score
 from motet.folder import CLIENTS, CONFIG, DATA, Folder
+from motet.malformed import reading
 from motet.records import ScoreRow, read_scores
 from motet.rundir import RunDirectory
 
@@ -51,8 +52,9 @@ def read_all(paths: Sequence[Path]) -> list[Comparison]:
     groups: dict[Conditions, list[_Run]] = {}
     for path in paths:
         if "compare" not in tables[path]:
-            run = _read_run(path, tables[path])
-            groups.setdefault(run.conditions, []).append(run)
+            with reading(path, "run"):
+                run = _read_run(path, tables[path])
+                groups.setdefault(run.conditions, []).append(run)
     return [*compared, *(_side_by_side(runs) for runs in groups.values())]
 
 
@@ -72,11 +74,8 @@ def _read_run(path: Path, tables: Mapping[str, Any]) -> _Run:
             f"{path} has no scores yet: {CLIENTS} is missing or empty. Let the run finish, or go "
             f"on with `motet resume {path}`."
         )
-    try:
-        manifest = json.loads((path / DATA).read_text(encoding="utf-8"))
-        row = _row(tables, _reported(scores), RunDirectory(path).rounds())
-    except (OSError, ValueError, KeyError, TypeError) as reason:
-        raise StateError(f"{path} is no run that this version can read: {reason!r}.") from reason
+    manifest = json.loads((path / DATA).read_text(encoding="utf-8"))
+    row = _row(tables, _reported(scores), RunDirectory(path).rounds())
     return _Run(row, tables, manifest)
 
 
@@ -170,6 +169,7 @@ def _picture(manifest: Mapping[str, Any]) -> FederationPicture:
     from motet.data import rebuild
 
     try:
-        return FederationPicture.of(rebuild(manifest))
-    except (MotetError, OSError):
+        with reading(DATA, "manifest"):
+            return FederationPicture.of(rebuild(manifest))
+    except MotetError:
         return FederationPicture()

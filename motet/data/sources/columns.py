@@ -67,6 +67,10 @@ def encode_target(column: Any, name: str, kind: Kind) -> Target:
         raise DataError(
             f'row {values.index(None)} has no target: column "{name}" is empty there. Drop the row.'
         )
+    if values and isinstance(values[0], dict | list | bytes):
+        raise DataError(
+            f'column "{name}" holds {column.type} values, which are neither classes nor numbers.'
+        )
     is_float = bool(values) and isinstance(values[0], float)
     if kind == "regression" or (kind == "auto" and is_float):
         return Target(_numbers(column, name).astype(np.float32), None, None)

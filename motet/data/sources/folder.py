@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
-from motet.data.chain import NpyFile
+from motet.data.chain import UNREADABLE, NpyFile
 from motet.data.check import as_numbers
 from motet.data.federation import Federation
 from motet.data.raw import SPLITS, Normalize
@@ -81,7 +80,7 @@ def _from_npz(client: str, split: str, path: Path) -> Cell:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, BadZipFile) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as numpy arrays: {error}") from None
     if not {"x", "y"} <= set(arrays):
         raise DataError(f"{path} must hold the arrays x and y; it holds {', '.join(arrays)}.")

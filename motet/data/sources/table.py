@@ -104,12 +104,14 @@ def read_table(path: Path) -> Any:
 
 
 def _readable(path: Path, read: Callable[[Path], Any]) -> Any:
-    from pyarrow import ArrowInvalid
+    from pyarrow import ArrowException
 
     try:
-        return read(path)
-    except ArrowInvalid as error:
+        table = read(path)
+        table.validate(full=True)  # names, text and offsets that would fail when they are used
+    except (ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from None
+    return table
 
 
 def require_columns(table: Any, columns: Sequence[str]) -> None:

@@ -1,0 +1,43 @@
+"""The worst inputs against a real process, which may not have more memory than is stated."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from staging import CONFIG, TABLE
+
+PEAK = 768 * 2**20  # bytes resident, most of them torch's
+SPACE = 8 * 2**30  # of addresses; beyond it an allocation fails
+LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({SPACE}, {SPACE})); "
+
+WORST = {
+    "a network of terabytes": (CONFIG.replace("[4]", "[100000, 100000, 100000, 100000]"), TABLE),
+    "a trillion epochs": (CONFIG.replace("epochs = 1", "epochs = 1000000000000"), TABLE),
+    "lists without an end": ("x = " + "[" * 900_000, TABLE),
+    "a cell of 20 MB": (CONFIG, TABLE + f"a,{'9' * 20_000_000},1,1\n"),
+    "twenty thousand columns": (CONFIG, TABLE.replace("dose", "," * 20_000)),
+}
+
+
+@pytest.mark.parametrize("what", WORST)
+def test_the_worst_inputs_get_a_sentence_within_the_stated_memory(tmp_path, what):
+    config, table = WORST[what]
+    (tmp_path / "c.toml").write_text(config)
+    (tmp_path / "t.csv").write_text(table)
+    command = [sys.executable, "-c", f"{LIMITED}from motet.cli.main import main; main()"]
+    with (tmp_path / "err").open("wb") as err:
+        started = subprocess.Popen(
+            [*command, "run", "c.toml", "--out", "out"],
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        _, status, used = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)  # it has been waited for
+    said = (tmp_path / "err").read_text(encoding="utf-8")
+    assert (started.returncode, said[:7]) == (2, "error: "), said[-500:]
+    assert "unexpected" not in said
+    assert 1024 * used.ru_maxrss < PEAK
+    assert {path.name for path in tmp_path.iterdir()} == {"c.toml", "t.csv", "err"}
