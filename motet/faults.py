@@ -33,7 +33,8 @@ class Faults:
         unavailable: Clients that cannot be drawn, in each round anew.
         late: Clients that join only in round `joins`; always the same ones.
         joins: The first round (from 1) with everybody.
-        corrupt: Clients whose every upload is corrupt; always the same ones.
+        corrupt: Clients whose every upload is corrupt; always the same ones. Each is drawn by
+            itself, so a share is met on average; to have exactly these, give their ids.
         corruption: How: "nan" or "inf" in it; the update "scaled" by `factor`, or "flipped" and
             scaled; "stale": the model that everybody started from.
         factor: Of "scaled" and "flipped".
@@ -45,14 +46,15 @@ class Faults:
     unavailable: float = 0.0
     late: float = 0.0
     joins: int = 1
-    corrupt: float = 0.0
+    corrupt: float | tuple[str, ...] = 0.0
     corruption: Corruption = "nan"
     factor: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("lost", "slow", "pace", "unavailable", "late", "corrupt"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise RequestError(f"faults.{name} is a share from 0 to 1; got {self!r}.")
+        for name in ("lost", "slow", "pace", "unavailable", "late"):
+            _check_share(name, getattr(self, name), "a share from 0 to 1")
+        if not isinstance(self.corrupt, tuple):
+            _check_share("corrupt", self.corrupt, "a share from 0 to 1, or a tuple of client ids")
         if self.corruption not in get_args(Corruption):
             known = ", ".join(get_args(Corruption))
             raise RequestError(f'no corruption is called "{self.corruption}"; there are {known}.')
@@ -75,6 +77,8 @@ class Faults:
 
     def corrupting(self, key: Key) -> Callable[[str], bool]:
         """Say whose uploads are corrupt."""
+        if isinstance(self.corrupt, tuple):
+            return self.corrupt.__contains__
         return self._struck("corrupt", self.corrupt, key)
 
     def spoiled(self, upload: Any, down: Any, initial: tree.State) -> Any:
@@ -103,6 +107,11 @@ class Faults:
             return draw < share * 2**32
 
         return struck
+
+
+def _check_share(name: str, value: Any, expected: str) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise RequestError(f"faults.{name} is {expected}; got {value!r}.")
 
 
 NO_FAULTS = Faults()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -53,15 +53,20 @@ class Setting:
     question: Question | None = None
 
     def __post_init__(self) -> None:
-        unknown = [c for c in sorted(self.init_clients) if c not in self.federation.clients]
-        if unknown:
-            raise RequestError(
-                f'init_clients= names "{unknown[0]}", which is no client; '
-                f"{nearest(unknown[0], self.federation.clients)}."
-            )
+        self._check_clients("init_clients=", self.init_clients)
+        if isinstance(self.faults.corrupt, tuple):
+            self._check_clients("faults.corrupt", self.faults.corrupt)
         self.store.expect(lambda: self.fresh_client(self.federation.clients[0]))
         for client in self.init_clients:
             self.store.put(client, self.fresh_client(client))
+
+    def _check_clients(self, what: str, named: Iterable[str]) -> None:
+        known = self.federation.clients
+        unknown = [client for client in sorted(named) if client not in known]
+        if unknown:
+            raise RequestError(
+                f'{what} names "{unknown[0]}", which is no client; {nearest(unknown[0], known)}.'
+            )
 
     def fresh_client(self, client: str) -> Any:
         """Make what a client keeps at first contact."""

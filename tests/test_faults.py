@@ -34,6 +34,7 @@ def played(method=METHOD, rounds=3, backend="serial", **faults):
         {"late": 0.5, "joins": 3},
         {"corrupt": 0.3, "corruption": "flipped"},
         {"corrupt": 0.3, "corruption": "nan", "lost": 0.2},
+        {"corrupt": ("03", "07"), "corruption": "scaled"},
     ],
     ids=str,
 )
@@ -100,13 +101,15 @@ def test_a_stale_upload_is_the_model_of_the_start():
     assert_same(Faults(corruption="stale").spoiled(up, down, initial), initial)
 
 
-def test_a_robust_combination_holds_where_the_mean_is_carried_off():
-    honest = motet.run(METHOD, TASK, DATA, rounds=3).evaluate(split="train").mean
-    flipped = {"corrupt": 0.2, "corruption": "flipped", "factor": 50.0}
-    plain, _ = played(**flipped)
-    robust, _ = played(motet.FedAvg(batch_size=4, reduce=motet.Median()), **flipped)
-    assert robust.evaluate(split="train").loss < plain.evaluate(split="train").loss
-    assert robust.evaluate(split="train").mean > honest - 0.15
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_who_is_named_is_corrupt_in_every_round_and_nobody_else(backend):
+    _, done = played(backend=backend, corrupt=("03", "07"))
+    assert [set(one.rejected) for one in done] == [{"03", "07"}] * 3
+
+
+def test_a_name_that_nobody_has_is_refused():
+    with pytest.raises(RequestError, match=r'faults\.corrupt names "99", which is no client'):
+        played(corrupt=("03", "99"))
 
 
 def test_nobodys_luck_depends_on_who_else_is_there():
@@ -119,12 +122,23 @@ def test_nobodys_luck_depends_on_who_else_is_there():
 def test_shares_that_are_none_are_refused():
     with pytest.raises(RequestError, match="from 0 to 1"):
         Faults(lost=1.5)
+    with pytest.raises(RequestError, match=r"or a tuple of client ids; got '03'"):
+        Faults(corrupt="03")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="scaled"):
         Faults(corruption="swapped")  # type: ignore[arg-type]
 
 
-def test_a_config_can_ask_for_faults_and_writes_them_down():
-    tables = {"method": {"name": "fedavg"}, "run": {"faults": {"lost": 0.25}}}
+@pytest.mark.parametrize(
+    ("table", "faults"),
+    [
+        ({"lost": 0.25}, Faults(lost=0.25)),
+        ({"corrupt": 0.2}, Faults(corrupt=0.2)),
+        ({"corrupt": ["3", "4"]}, Faults(corrupt=("3", "4"))),
+    ],
+    ids=str,
+)
+def test_a_config_can_ask_for_faults_and_writes_them_down(table, faults):
+    tables = {"method": {"name": "fedavg"}, "run": {"faults": table}}
     experiment = experiment_from_dict(tables)
-    assert experiment.settings()["faults"] == Faults(lost=0.25)
+    assert experiment.settings()["faults"] == faults
     assert experiment_from_dict(experiment.to_dict()) == experiment

@@ -15,6 +15,7 @@ import motet
 from motet import FedAvg, FedPer, Mean, Sgd
 from motet.config import method_from_dict, method_to_dict
 from motet.errors import CohortError, RequestError
+from motet.faults import NO_FAULTS, Faults
 from motet.method import PerClient
 from motet.methods.fedprox import FedProx
 from motet.methods.moon import Moon
@@ -238,6 +239,48 @@ def test_a_poisoned_client_cannot_carry_off_fedavg(reduce, backend):
 
     assert end(Mean()) < -1000
     assert end(reduce) == pytest.approx(1.0, abs=0.35)
+
+
+# ---- A fifth of the clients attacks ------------------------------------------------------------
+
+ATTACKERS = ("2", "7")
+
+
+@pytest.fixture(scope="module")
+def honest_accuracy():
+    """Train FedAvg on digits with 10 clients; return the mean accuracy of the 8 honest ones."""
+    data = motet.data.load("digits", motet.data.IID(clients=10), val=0.0)
+    task = motet.Task(lambda: motet.models.MLP(data.shape, 10, hidden=(32,)))
+
+    def accuracy(reduce, faults):
+        method = FedAvg(reduce=reduce, optimizer=Sgd(lr=0.1), batch_size=10, epochs=1)
+        scores = motet.run(method, task, data, rounds=5, faults=faults).evaluate().rows
+        return np.mean([score.value for score in scores if score.client not in ATTACKERS])
+
+    return accuracy
+
+
+@pytest.fixture(scope="module")
+def undisturbed(honest_accuracy):
+    return honest_accuracy(Mean(), NO_FAULTS)
+
+
+@pytest.mark.parametrize("corruption", ["scaled", "flipped"])
+def test_with_a_fifth_of_attackers_the_mean_is_ruined(honest_accuracy, undisturbed, corruption):
+    attack = Faults(corrupt=ATTACKERS, corruption=corruption)
+    assert undisturbed > 0.75
+    assert honest_accuracy(Mean(), attack) < 0.3
+
+
+@pytest.mark.parametrize("corruption", ["scaled", "flipped", "stale"])
+@pytest.mark.parametrize(
+    "reduce", [Median(), TrimmedMean(trim=0.2), Krum(attackers=2, keep=8)], ids=str
+)
+def test_with_a_fifth_of_attackers_a_robust_combination_loses_five_points_at_most(
+    honest_accuracy, undisturbed, reduce, corruption
+):
+    attack = Faults(corrupt=ATTACKERS, corruption=corruption)
+    assert honest_accuracy(reduce, attack) > undisturbed - 0.05
 
 
 # ---- With methods ------------------------------------------------------------------------------
