@@ -40,6 +40,7 @@ KNOCK_S = 10.0  # until a machine that does not answer is not there
 # Of a core, per actor: so little that no run waits for ever for what another one holds, and enough
 # for Ray to heed where an actor shall be.
 CLAIM = 0.01
+Session = tuple[str, str]
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -70,9 +71,9 @@ class RayCrew:
     ) -> None:
         self.size = actors
         self._actors: list[Any] = []
-        _connection.join(address)
+        session = _connection.join(address)
         temporary: list[Path] = []
-        weakref.finalize(self, _end, self._actors, temporary)
+        weakref.finalize(self, _end, session, self._actors, temporary)
         if folder is None:
             folder = _temporary_folder()
             temporary.append(folder)
@@ -97,14 +98,20 @@ class _Connection:
     """The connection of this process to Ray, left when the last crew has gone."""
 
     def __init__(self) -> None:
+        self.session: Session | None = None
         self.crews = 0
         self.is_ours = False
 
-    def join(self, address: str) -> None:
-        if not ray.is_initialized():
-            self.is_ours, self.crews = True, 0
+    def join(self, address: str) -> Session:
+        """Connect if nobody has, and say to which Ray."""
+        has_begun = ray.is_initialized()
+        if not has_begun:
             _connect(address)
+        session = _session()
+        if session != self.session:  # the one before was shut down, by us or by others
+            self.session, self.is_ours, self.crews = session, not has_begun, 0
         self.crews += 1
+        return session
 
     def leave(self) -> None:
         self.crews -= 1
@@ -212,8 +219,15 @@ def _why_it_died(error: RayActorError) -> str:
     )
 
 
-def _end(actors: Sequence[Any], temporary: Sequence[Path]) -> None:
-    if ray.is_initialized():  # at the end of the process Ray may have gone first
+def _session() -> Session:
+    """Tell the Ray that this process is connected to from every other: neither id does alone."""
+    here = ray.get_runtime_context()
+    return here.get_job_id(), here.get_node_id()
+
+
+def _end(session: Session, actors: Sequence[Any], temporary: Sequence[Path]) -> None:
+    # Ray may have gone first, at the end of the process or by `ray.shutdown()`, with its actors.
+    if ray.is_initialized() and _session() == session:
         for actor in actors:
             ray.kill(actor)
         _connection.leave()

@@ -12,7 +12,7 @@ import tomli_w
 
 from motet.config import experiment_from_dict
 from motet.deploy.layout import PACKAGE
-from motet.deploy.loopback import Loopback, site_process
+from motet.deploy.loopback import SUPERLINK, Loopback, site_process
 from motet.deploy.processes import MARK
 from motet.deploy.submission import app_settings
 from motet.deploy.writing import Draft
@@ -58,6 +58,14 @@ def add_setting(app, name, value):
     (app / "pyproject.toml").write_text(project + f"{name} = {json.dumps(value)}\n")
 
 
+def hostile_app(deployment, path):
+    """Copy the deployment's app, with clients that do as the settings `tricks` and `until` say."""
+    app = custom_app(deployment, path, "hostile", sides=["client"])
+    add_setting(app, "tricks", "{}")
+    add_setting(app, "until", "")
+    return app
+
+
 class Programs(Loopback):
     """A federation whose server and sites are up; it can be sent experiments one after another."""
 
@@ -83,8 +91,17 @@ class Programs(Loopback):
 
     def await_end(self, number):
         """Wait until a run has ended, and return how."""
-        await_that(lambda: self.control.run(number).is_over, pause_s=5.0)  # each look is a program
+        # To ask the SuperLink is to start a program: it is asked when the run's own has ended.
+        server = self.server()
+        await_that(lambda: not is_at_work(server))
+        await_that(lambda: self.control.run(number).is_over, pause_s=1.0)
         return self.control.run(number).status
+
+    def server(self):
+        """Wait until the server of a run is at work, and return its process."""
+        await_that(lambda: self.members(SUPERLINK, "flwr-serverapp"))
+        (server,) = self.members(SUPERLINK, "flwr-serverapp")
+        return server
 
     def completed(self, number):
         """Wait until a run has ended well."""
@@ -96,13 +113,14 @@ class Programs(Loopback):
         path = self.folder / name / "rounds.jsonl"
         return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
-    def workers(self, site, program="flwr-clientapp"):
+    def workers(self, site):
         """List the processes that do a site's work at this moment."""
-        return [p for p in self.family(site_process(site)) if program in command_of(p)]
+        return self.members(site_process(site), "flwr-clientapp")
 
-    def family(self, name):
+    def members(self, name, program):
+        """List the processes of one kind that a program has started, itself or through others."""
         leader = psutil.Process(self.processes._running[name].pid)
-        return [leader, *leader.children(recursive=True)]
+        return [p for p in leader.children(recursive=True) if program in command_of(p)]
 
 
 def await_that(holds, *, pause_s=0.1):
@@ -111,6 +129,25 @@ def await_that(holds, *, pause_s=0.1):
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(pause_s)
+
+
+def is_at_work(process):
+    """Whether a process is there and not dead; a dead one may be there until it is buried."""
+    return state_of(process) not in (None, psutil.STATUS_ZOMBIE)
+
+
+def zombies_among(numbers):
+    """List our dead whom nobody has buried; others (of Ray, say) are somebody else's affair."""
+    children = psutil.Process().children(recursive=True)
+    ours = [child for child in children if child.pid in numbers]
+    return [child for child in ours if state_of(child) == psutil.STATUS_ZOMBIE]
+
+
+def state_of(process):
+    try:
+        return process.status()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def carriers(mark):

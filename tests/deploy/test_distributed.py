@@ -11,16 +11,14 @@ import urllib.error
 import urllib.request
 from dataclasses import replace
 
-import psutil
 import pytest
 from federation import (
     PATIENCE_S,
     Programs,
     add_setting,
     await_that,
-    carriers,
-    command_of,
     custom_app,
+    hostile_app,
     write_deployment,
 )
 
@@ -31,7 +29,7 @@ from motet.deploy.certificates import write_certificates, write_site_key
 from motet.deploy.commands import LOOPBACK
 from motet.deploy.control import Control
 from motet.deploy.examples import agreed_data
-from motet.deploy.loopback import SUPERLINK, free_ports, site_process
+from motet.deploy.loopback import free_ports, site_process
 from motet.errors import StateError
 from motet.records import read_scores
 from motet.remote.agreement import Agreement
@@ -215,15 +213,8 @@ REASONS = [
 ]
 
 
-def hostile_app(draft, tmp_path):
-    app = custom_app(draft.deployment, tmp_path / "app", "hostile", sides=["client"])
-    add_setting(app, "tricks", "{}")
-    add_setting(app, "until", "")
-    return app
-
-
 def test_a_site_that_sends_nonsense_is_rejected_and_named(programs, draft, tmp_path):
-    app = hostile_app(draft, tmp_path)
+    app = hostile_app(draft.deployment, tmp_path / "app")
     config = config_for(draft, "fedavg", rounds=2)
     number = programs.submit("hostile", app=app, config=config, tricks=json.dumps(TRICKS))
     programs.completed(number)
@@ -240,7 +231,7 @@ def test_a_site_that_is_killed_misses_its_round_and_comes_back_with_its_state(
     programs, draft, tmp_path
 ):
     victim, other, *_ = draft.deployment.sites
-    app = hostile_app(draft, tmp_path)
+    app = hostile_app(draft.deployment, tmp_path / "app")
     back = tmp_path / "back"
     # Round 3 is held until the victim is back, so that round 4 is one with everybody.
     tricks = json.dumps({other: ["honest", "honest", "held_back"]})
@@ -278,25 +269,6 @@ def test_a_server_that_is_killed_goes_on_to_the_same_result(programs, draft):
     config = config_for(draft, "fedper")
     programs.submit("resumed", config=config)
     await_that(lambda: programs.rounds("resumed"))
-    (server,) = [p for p in programs.family(SUPERLINK) if "flwr-serverapp" in command_of(p)]
-    server.kill()
+    programs.server().kill()
     programs.completed(programs.submit("resumed", config=config))
     require_agreement(programs, draft, "fedper", "resumed", programs.folder / "resumed")
-
-
-# -- the end ------------------------------------------------------------------
-
-
-def zombies():
-    children = psutil.Process().children(recursive=True)
-    return {child.pid for child in children if child.status() == psutil.STATUS_ZOMBIE}
-
-
-def test_no_process_is_left(draft, tmp_path):
-    before = zombies()
-    with Programs(draft.deployment, tmp_path) as running:
-        running.begin(draft.deployment.sites[:1])
-        mark = running.processes.mark
-        assert carriers(mark)
-    assert carriers(mark) == []
-    assert zombies() <= before

@@ -32,7 +32,7 @@ def one_ray():
     """Starting Ray takes longer than most tests."""
     with patch.dict(os.environ, QUIET):
         ray.init(
-            "local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error"
+            "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error"
         )
         yield
         ray.shutdown()

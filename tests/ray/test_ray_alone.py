@@ -35,6 +35,18 @@ def test_runs_share_a_ray_and_the_last_one_ends_it(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("motet-shards-*"))
 
 
+def test_a_run_that_outlives_its_ray_leaves_the_next_one_alone():
+    left_over = started(Ditto(), backend="ray", actors=1)
+    ray.shutdown()
+    run = finished(Ditto(), backend="ray", actors=1, rounds=1)
+    del left_over
+    gc.collect()
+    assert run.evaluate().rows
+    del run
+    gc.collect()
+    assert not ray.is_initialized()
+
+
 def test_two_machines_have_a_shard_each_and_must_be_told_where(tmp_path):
     alone = finished(Ditto(), backend="ray", actors=2, rounds=2)
     expected = alone.server

@@ -5,6 +5,9 @@ would start eleven times as many. Here the unchanged servers of all experiments 
 with a grid of its own that collects what they send until all of them wait for replies. What goes to
 one site then travels in one envelope, and the unchanged clients answer its messages one by one.
 
+In an envelope each message is a string of bytes: Flower asks for every array of a message in a call
+of its own, and hundreds of arrays would be thousands of calls. (Other tests send them that way.)
+
 This file is copied into the app that the tests submit.
 """
 
@@ -18,6 +21,8 @@ from types import SimpleNamespace
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from flwr.serverapp import ServerApp
 
 from motet.backends import flower_apps
@@ -99,11 +104,11 @@ class Hub:
             inside.setdefault(message.metadata.dst_node_id, []).append((name, number, message))
         self.outbox = {}
         for node, messages in inside.items():
-            records, index = {}, {}
+            index, contents = ConfigRecord(), ConfigRecord()
             for name, number, message in messages:
                 index[number] = f"{name} {message.metadata.message_type}"
-                records |= {f"{number}/{key}": value for key, value in message.content.items()}
-            envelope = RecordDict({"index": ConfigRecord(index), **records})
+                contents[number] = sealed(message.content)
+            envelope = RecordDict({"index": index, "contents": contents})
             (sent,) = self.grid.push_messages([Message(envelope, node, "train")])
             self.under_way[sent] = [(name, number) for name, number, _ in messages]
 
@@ -123,7 +128,7 @@ class Opened:
         if reply.has_error():
             self.error = reply.error
         else:
-            self.content = taken(reply.content, number)
+            self.content = opened(reply.content["contents"][number])
 
 
 class OneOfMany:
@@ -142,10 +147,14 @@ class OneOfMany:
         return self.hub.pull(self.name)
 
 
-def taken(content, number):
-    """Take the records of one message out of an envelope."""
-    start = f"{number}/"
-    return RecordDict({k.removeprefix(start): v for k, v in content.items() if k.startswith(start)})
+def sealed(content):
+    """Write the records of one message as bytes."""
+    return recorddict_to_proto(content).SerializeToString()
+
+
+def opened(data):
+    """Read the records of one message."""
+    return recorddict_from_proto(RecordDictProto.FromString(data))
 
 
 def server_app():
@@ -180,14 +189,15 @@ def client_app():
 
     @app.train()
     def train(message, context):
-        every, records = contexts(context), {}
+        every, contents = contexts(context), ConfigRecord()
         for number, about in message.content["index"].items():
             name, kind = about.split(" ")
             about_it = copy.deepcopy(message.metadata)
             about_it.message_type = kind
-            inner = Message(content=taken(message.content, number), metadata=about_it)
+            content = opened(message.content["contents"][number])
+            inner = Message(content=content, metadata=about_it)
             reply = flower_apps.client_app()(inner, every[name])
-            records |= {f"{number}/{key}": value for key, value in reply.content.items()}
-        return Message(RecordDict(records), reply_to=message)
+            contents[number] = sealed(reply.content)
+        return Message(RecordDict({"contents": contents}), reply_to=message)
 
     return app
