@@ -6,7 +6,7 @@ client's life.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -146,26 +146,26 @@ class Evaluation:
         return evaluation_html(self)
 
 
-def evaluation(
+def scores(
     predictions: Iterable[tuple[str, Tensor]],
     labels: Callable[[str], Tensor],
     criterion: Criterion,
-    *,
-    method: str,
     split: str,
-    point: str,
-    number: int,
-) -> Evaluation:
-    """Score predictions, client by client."""
-    rows = [
-        score(client, predicted, labels(client), criterion) for client, predicted in predictions
-    ]
-    if not rows:
+) -> Iterator[Score]:
+    """Score predictions, client by client, as they come."""
+    nobody = True
+    for client, predicted in predictions:
+        nobody = False
+        yield score(client, predicted, labels(client), criterion)
+    if nobody:
         raise DataError(
             f'no client has examples in the split "{split}", so there is nothing to score.'
         )
-    metric = "rmse" if criterion.kind == "values" else "accuracy"
-    return Evaluation(method, metric, split, point, number, tuple(sorted(rows)))
+
+
+def metric_of(criterion: Criterion) -> str:
+    """Name the metric that goes with a loss."""
+    return "rmse" if criterion.kind == "values" else "accuracy"
 
 
 def score(client: str, predicted: Tensor, y: Tensor, criterion: Criterion) -> Score:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from motet import evaluate, tree
+from motet import tree
 from motet.backends.backend import Backend
 from motet.backends.choosing import make_backend
 from motet.checks import check_fits
 from motet.data.federation import Examples, Federation
 from motet.errors import CapabilityError, RequestError, StateError, nearest
+from motet.evaluate import Evaluation, Score, metric_of, scores, with_examples
 from motet.faults import NO_FAULTS, Faults
 from motet.keys import Key
 from motet.method import AnyMethod, RoundInfo
 from motet.privacy import ledger
 from motet.privacy.uploads import finished
+from motet.records import score_row, write_scores
 from motet.sampling import cohort_size, draw_cohort
 from motet.setting import POINTS, Point, Setting, down_for
 from motet.store import MemoryStore, Store
@@ -47,7 +50,7 @@ class Round:
     rejected: Mapping[str, str]  # whose upload was refused, and why
     run: Run = field(repr=False)
 
-    def evaluate(self, split: str = "val", point: Point = "after_adapt") -> evaluate.Evaluation:
+    def evaluate(self, split: str = "val", point: Point = "after_adapt") -> Evaluation:
         """Score the state after this round, while it is the current one."""
         if self.run.finished != self.number:
             raise StateError(
@@ -126,23 +129,45 @@ class Run:
         split: str = "test",
         point: Point = "after_adapt",
         clients: list[str] | None = None,
-    ) -> evaluate.Evaluation:
+    ) -> Evaluation:
         """Score clients on their own data: all of them, unless some are named."""
+        rows = tuple(sorted(self._scores(split, point, clients)))
+        return replace(self._unscored(split, point), rows=rows)
+
+    def write_scores(
+        self,
+        path: str | Path,
+        split: str = "test",
+        point: Point = "after_adapt",
+        clients: Sequence[str] | None = None,
+    ) -> int:
+        """Score clients as `evaluate` does, into a Parquet file as they come; say how many.
+
+        For more clients than memory holds: rows stand in the order in which they were scored.
+        """
+        about = self._unscored(split, point)
+        rows = (score_row(about, score) for score in self._scores(split, point, clients))
+        return write_scores(Path(path), rows)
+
+    def _unscored(self, split: str, point: Point) -> Evaluation:
+        """Say what scores will be about."""
+        method, task = self.setting.method, self.setting.task
+        metric = metric_of(task.criterion)
+        return Evaluation(method.name, metric, split, point, self.finished, rows=())
+
+    def _scores(self, split: str, point: Point, clients: Sequence[str] | None) -> Iterator[Score]:
         _check_choice("point", point, POINTS)
         _check_choice("split", split, ("train", "val", "test"))
         federation = self.setting.federation
         wanted = [self._known(c) for c in clients] if clients is not None else federation.clients
-        scored = evaluate.with_examples(wanted, lambda c: federation.size(c, split))
-        inputs = _Inputs(federation, split, scored)
+        scored = with_examples(wanted, lambda c: federation.size(c, split))
         down, info = self._served(tuple(scored))
-        return evaluate.evaluation(
-            self.backend.predict(down, info, inputs, point),
+        predictions = self.backend.predict(down, info, _Inputs(federation, split, scored), point)
+        return scores(
+            predictions,
             lambda client: federation.examples(client, split).y,
             self.setting.task.criterion,
-            method=self.setting.method.name,
-            split=split,
-            point=point,
-            number=self.finished,
+            split,
         )
 
     def predict(self, client: str, x: Any, point: Point = "after_adapt") -> Tensor:
@@ -169,7 +194,7 @@ class Run:
         """
         _check_choice("split", split, ("train", "val"))  # test data answer no questions
         federation = self.setting.federation
-        asked = evaluate.with_examples(clients, lambda c: federation.size(c, split))
+        asked = with_examples(clients, lambda c: federation.size(c, split))
         down, info = self._served(tuple(asked))
         inputs = _Inputs(federation, split, asked)
         asking = self.serving(question=question).backend

@@ -17,6 +17,7 @@ from torch.func import grad, vmap
 from motet import tree
 from motet.errors import StructureError
 from motet.execution.choice import current
+from motet.execution.devices import at
 from motet.execution.stepping import Objective as Objective
 from motet.execution.stepping import Spec, at_once, in_turn, one_client, rebuilt
 from motet.optim import Optimizer
@@ -113,7 +114,8 @@ class _Fit(torch.autograd.Function):
         rows = [v if d is None else v.movedim(d, 0) for v, d in zip(values, dims, strict=True)]
         stacked = [d is not None for d in dims]
         many = in_turn if current().mode == "loop" else at_once
-        trained = many(spec, rows, stacked, info.batch_size)
+        with at(rows[0].device):  # torch has left the context of the caller
+            trained = many(spec, rows, stacked, info.batch_size)
         return tuple(trained), (0,) * len(trained)
 
 
@@ -140,13 +142,15 @@ class _MeanLoss(torch.autograd.Function):
             return _mean_loss(task, *rebuilt(structure, own))
 
         dims = in_dims[2:]
-        if current().mode == "stack":
-            return vmap(one, in_dims=dims)(*values), 0
-        losses = [
-            one(*(v if d is None else v.select(d, i) for v, d in zip(values, dims, strict=True)))
-            for i in range(info.batch_size)
-        ]
-        return torch.stack(losses), 0
+        with at(values[0].device):
+            if current().mode == "stack":
+                return vmap(one, in_dims=dims)(*values), 0
+            pairs = list(zip(values, dims, strict=True))
+            losses = [
+                one(*(v if d is None else v.select(d, i) for v, d in pairs))
+                for i in range(info.batch_size)
+            ]
+            return torch.stack(losses), 0
 
 
 def _mean_loss(task: Task, state: State, batches: Batches) -> Tensor:

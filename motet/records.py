@@ -6,15 +6,18 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from torch import Tensor
 
-from motet.atomic import write_atomically
+from motet.atomic import writing_atomically
 from motet.errors import StateError
-from motet.evaluate import Evaluation
+from motet.evaluate import Evaluation, Score
+
+ROWS_AT_ONCE = 10_000  # of a table that is written
 
 
 class ScoreRow(NamedTuple):
@@ -33,23 +36,41 @@ class ScoreRow(NamedTuple):
 
 def score_rows(evaluation: Evaluation) -> list[ScoreRow]:
     """Spread an evaluation out, a row per client."""
-    e = evaluation
-    about = (e.method, e.round, e.split, e.point)
-    return [ScoreRow(*about, s.client, s.examples, e.metric, s.value, s.loss) for s in e.rows]
+    return [score_row(evaluation, score) for score in evaluation.rows]
 
 
-def write_scores(path: Path, rows: Iterable[Any], kind: type[Any] = ScoreRow) -> None:
-    """Write scores as Parquet, with the columns of `kind`, a named tuple of text and numbers."""
+def score_row(about: Evaluation, score: Score) -> ScoreRow:
+    """Write one score of an evaluation with what it is about."""
+    e, s = about, score
+    return ScoreRow(
+        e.method, e.round, e.split, e.point, s.client, s.examples, e.metric, s.value, s.loss
+    )
+
+
+def write_scores(path: Path, rows: Iterable[Any], kind: type[Any] = ScoreRow) -> int:
+    """Write scores as Parquet while they come, so that not all of them need be in memory.
+
+    Args:
+        path: Where to; the file is there when all of it is.
+        rows: Named tuples of text and numbers.
+        kind: Their class, for the columns.
+
+    Returns:
+        How many there were.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
     columns = get_type_hints(kind)
     schema = pa.schema([(name, types[column]) for name, column in columns.items()])
-    table = pa.Table.from_pylist([row._asdict() for row in rows], schema=schema)
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    write_atomically(path, buffer.getvalue())
+    remaining, written = iter(rows), 0
+    with writing_atomically(path) as file, parquet.ParquetWriter(file, schema) as writer:
+        while group := list(islice(remaining, ROWS_AT_ONCE)):
+            table = pa.Table.from_pylist([row._asdict() for row in group], schema=schema)
+            writer.write_table(table)
+            written += len(group)
+    return written
 
 
 def read_scores(path: Path) -> list[ScoreRow]:

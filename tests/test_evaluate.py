@@ -16,7 +16,11 @@ from motet.criteria import CRITERIA
 from motet.data import from_arrays
 from motet.errors import DataError
 from motet.evaluate import Score, score
+from motet.records import read_scores, score_rows
 from motet.testing import quadratic, ragged
+
+TASK = Task(build=lambda: nn.Linear(4, 3))
+DATA = arrays({"a": 9, "b": 6, "c": 12, "d": 4, "e": 5})
 
 
 def table(values, sizes=None, metric="accuracy"):
@@ -162,3 +166,20 @@ def test_a_binary_task_is_scored_by_accuracy():
 def test_unknown_clients_in_a_table_are_key_errors():
     with pytest.raises(KeyError, match="zoe"):
         table([0.5])["zoe"]
+
+
+def test_scores_can_be_written_while_they_come(tmp_path, monkeypatch):
+    monkeypatch.setattr("motet.records.ROWS_AT_ONCE", 2)  # several groups, and a last one of one
+    run = motet.run(motet.FedPer(batch_size=4), TASK, DATA, rounds=1)
+    count = run.write_scores(tmp_path / "scores.parquet", "train")
+    rows = sorted(read_scores(tmp_path / "scores.parquet"), key=lambda row: row.client)
+    assert rows == score_rows(run.evaluate("train"))
+    assert count == len(rows) == len(DATA.clients)
+    assert [file.name for file in tmp_path.iterdir()] == ["scores.parquet"]
+
+
+def test_scores_of_some_clients_only_name_those(tmp_path):
+    run = motet.run(motet.FedPer(batch_size=4), TASK, DATA, rounds=1)
+    chosen = list(DATA.clients)[:2]
+    run.write_scores(tmp_path / "scores.parquet", "train", clients=chosen)
+    assert {row.client for row in read_scores(tmp_path / "scores.parquet")} == set(chosen)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from environments import python_of
+from picture import plot
 from prepare import WORKLOADS, write
 
 HERE = Path(__file__).parent
@@ -32,7 +33,7 @@ CONTESTANTS = {  # name: environment, script, options
     "JAX 0.10 scan by hand": ("jax", "fedjax_run.py", ["how=scan"]),
     "Flower 1.41 simulation": ("flower", "flower_run.py", []),
 }
-FEDPER = ("Motet", "loop, 1 process", "loop, 1 process, 2 threads")  # who has FedPer
+FEDPER = [name for name in CONTESTANTS if name == "Motet" or "loop" in name]  # who has FedPer
 AGREE = 2e-4
 
 
@@ -55,6 +56,7 @@ def main() -> None:
         results[name] = race(name, folder, wanted, options)
         print(table(name, results[name]), flush=True)
         save(options.home / "speed.json", results)
+        (options.home / "speed.svg").write_text(plot(results), encoding="utf-8")
 
 
 def race(name: str, folder: Path, wanted: list[str], options: argparse.Namespace) -> dict:
@@ -134,12 +136,21 @@ def table(name: str, found: dict) -> str:
     return "\n".join(lines)
 
 
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "?")
+
+
 def save(path: Path, results: dict) -> None:
     import torch
 
     about = {
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "processor": processor(),
         "cores": os.cpu_count(),
     }
     path.write_text(json.dumps({"about": about, "results": results}, indent=1))

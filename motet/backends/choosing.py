@@ -13,7 +13,7 @@ from motet.execution.planning import ExecutionPlan, plan_for
 from motet.setting import Setting
 
 BACKENDS = ("serial", "vectorized", "ray")
-OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last", "measure")
+OPTIONS = ("chunk_size", "mode", "workers", "traced", "channels_last", "device", "measure")
 RAY_OPTIONS = ("address", "actors", "state_dir")
 RUN = ("backend", "cohort", "init", "init_clients", "rounds", "seed", "store", "faults")
 SETTINGS = (*RUN, *OPTIONS, *RAY_OPTIONS)  # of `motet.run`
@@ -56,7 +56,8 @@ def make_plan(
 ) -> ExecutionPlan:
     """Plan the execution of a run: by rule, or by measurement where it pays (or is asked for)."""
     rule = plan_for(setting, cohort, wishes=wishes)
-    free = all(wishes.get(name) is None for name in ("chunk_size", "mode", "channels_last"))
+    chosen = ("chunk_size", "mode", "channels_last", "device")
+    free = all(wishes.get(name) is None for name in chosen)
     if measure is None:
         measure = free and worth_measuring(setting, cohort)
     return fastest(setting, cohort, rule) if measure else rule

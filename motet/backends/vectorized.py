@@ -19,6 +19,7 @@ from motet.backends.backend import Outcome, combine, naming
 from motet.backends.stacking import stack_padded, stack_ragged
 from motet.errors import CapabilityError
 from motet.execution.choice import executing
+from motet.execution.devices import run_on
 from motet.execution.planning import ExecutionPlan
 from motet.method import PerClient, RoundInfo
 from motet.plans import Plan
@@ -85,7 +86,7 @@ class Vectorized:
 
         with naming(chunk, info), executing(self.plan.execution(setting)):
             many = vmap(one, in_dims=(down_dim, 0, 0))
-            uploads, kept = many(stacked_down, kept, stack_padded(data))
+            uploads, kept = self._there(many, stacked_down, kept, stack_padded(data))
         setting.store.put_rows(chunk, kept)
         received = receive(setting, info, down, chunk, uploads)
         return Outcome(
@@ -115,14 +116,18 @@ class Vectorized:
         with naming(chunk, info), executing(self.plan.execution(setting)):
             # The last argument gives vmap its size when nothing else is per client.
             many = vmap(one, in_dims=(down_dim, 0, 0, 0))
-            return many(stacked_down, kept, stack_padded(data), torch.zeros(len(chunk)))
+            counted = torch.zeros(len(chunk))
+            return self._there(many, stacked_down, kept, stack_padded(data), counted)
 
     def _predict_chunk(
         self, personals: Any, inputs: list[tuple[str, Tensor]]
     ) -> list[tuple[str, Tensor]]:
         stacked = stack_ragged([x for _, x in inputs])
-        predicted = vmap(self.setting.answer)(personals, stacked)
+        predicted = self._there(vmap(self.setting.answer), personals, stacked)
         return [(client, predicted[i, : len(x)]) for i, (client, x) in enumerate(inputs)]
+
+    def _there(self, work: Callable[..., Any], *values: Any) -> Any:
+        return run_on(self.plan.device, work, *values)
 
     def _chunks(self, clients: Sequence[str], plans: Mapping[str, Plan]) -> list[list[str]]:
         """Put clients of similar size together, whatever the order they are listed in."""

@@ -199,6 +199,7 @@ class RunChoice:
         mode: How a stack is trained, "stack" or "loop"; None: chosen from the kind of the model.
         traced: Whether steps are traced and replayed; None: if the run is long enough to pay.
         channels_last: Whether "loop" lays images out with channels last; None: it does.
+        device: Where clients are trained, such as "cuda"; None: on the processor.
         workers: Threads; never changes a result. None: one per core (on Ray: one per actor).
         address: Where Ray is; None: it is started on this machine.
         actors: Processes on Ray; None: 2.
@@ -218,6 +219,7 @@ class RunChoice:
     mode: Mode | None = None
     traced: bool | None = None
     channels_last: bool | None = None
+    device: str | None = None
     workers: int | None = None
     address: str | None = None
     actors: int | None = None
@@ -242,7 +244,7 @@ class RunChoice:
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of `motet.run` that these choices stand for."""
-        plan = ("chunk_size", "mode", "traced", "channels_last", "workers")
+        plan = ("chunk_size", "mode", "traced", "channels_last", "device", "workers")
         ray = ("address", "actors", "state_dir")
         backend = {name: getattr(self, name) for name in (*plan, *ray)}
         return {

@@ -19,6 +19,7 @@ from torch import nn
 
 from motet import tree
 from motet.execution.choice import Execution, Mode
+from motet.execution.devices import CPU, check_device
 from motet.execution.watching import Counting
 from motet.setting import Setting
 from motet.task import Task
@@ -41,6 +42,7 @@ class ExecutionPlan:
         workers: Threads that work on chunks; never changes a bit of the result.
         traced: Whether steps are traced once and replayed.
         channels_last: Whether "loop" lays images out with their channels last.
+        device: Where stacks are trained: "cpu", "cuda", ...; it changes the last bits of a result.
         reason: Why this plan, in a sentence.
     """
 
@@ -49,6 +51,7 @@ class ExecutionPlan:
     workers: int
     traced: bool
     channels_last: bool
+    device: str = CPU
     reason: str = ""
 
     def execution(self, setting: Setting) -> Execution:
@@ -66,8 +69,9 @@ class ExecutionPlan:
         how = "all at once" if self.mode == "stack" else "one after another"
         steps = "traced once and replayed" if self.traced else "as they are written"
         images = ", channels last" if self.channels_last else ""
+        where = "" if self.device == CPU else f" on {self.device}"
         return (
-            f"chunks of {self.chunk_size} clients, trained {how}{images}; steps {steps}; "
+            f"chunks of {self.chunk_size} clients, trained {how}{where}{images}; steps {steps}; "
             f"{self.workers} threads ({self.reason})"
         )
 
@@ -76,21 +80,23 @@ def plan_for(
     setting: Setting, cohort: int, *, wishes: Mapping[str, Any] | None = None
 ) -> ExecutionPlan:
     """Choose a plan by rule; what the caller wishes stays as it is."""
-    task = setting.task
+    given = {name: value for name, value in (wishes or {}).items() if value is not None}
+    task, device = setting.task, given.get("device", CPU)
+    check_device(device)
     recurrent = _is_recurrent(task)
-    mode: Mode = "loop" if recurrent or _has_convolutions(task) else "stack"
+    looped = recurrent or (device == CPU and _has_convolutions(task))
+    mode: Mode = "loop" if looped else "stack"
     operations = count_operations(task)
     rule = ExecutionPlan(
         mode=mode,
-        chunk_size=default_chunk(task, cohort),
-        workers=os.cpu_count() or 1,
+        chunk_size=default_chunk(task, cohort) if device == CPU else min(cohort, LARGEST_CHUNK),
+        workers=(os.cpu_count() or 1) if device == CPU else 1,
         traced=False,
         channels_last=mode == "loop",
         reason="by rule: " + _why(mode, operations, recurrent=recurrent),
     )
     traceable = operations <= MOST_OPERATIONS and not recurrent
     long_enough = traceable and _pays(setting, cohort, rule)
-    given = {name: value for name, value in (wishes or {}).items() if value is not None}
     return replace(rule, **{"traced": long_enough, **given})
 
 

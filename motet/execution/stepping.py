@@ -127,7 +127,7 @@ def in_turn(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
 def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -> list[Tensor]:
     """Run a stack as one: every step is a batched step of all clients."""
     values = rebuilt(spec.structure, rows)
-    flags = rebuilt(spec.structure, [torch.tensor(s) for s in stacked])
+    flags = rebuilt(spec.structure, [torch.tensor(s, device="cpu") for s in stacked])
 
     def expand(value: Tensor, flag: Tensor) -> Tensor:
         return value if bool(flag) else value.expand(clients, *value.shape)

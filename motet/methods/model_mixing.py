@@ -110,7 +110,8 @@ def _finite(weights: Tensor) -> Tensor:
 
 def _weighted_sum(leaves: Sequence[Tensor], parts: Tensor) -> Tensor:
     total = torch.zeros_like(leaves[0])
-    for leaf, part in zip(leaves, parts.unbind(), strict=True):
+    for number, leaf in enumerate(leaves):
+        part = parts[number]
         # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
         total = total + torch.where(part > 0, part.to(leaf.dtype) * leaf, torch.zeros_like(leaf))
     return total

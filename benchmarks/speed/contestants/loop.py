@@ -24,11 +24,14 @@ class Trainer:
         self.kept = set(names[-2:]) if personal else set()
         self.heads: dict[int, dict] = {}
 
-    def train(self, model: dict, number: int, places: range) -> tuple[dict, int]:
-        """Train the clients at these places of the cohort; return the weighted sum and weight."""
+    def train(self, model: dict, number: int, part: int, parts: int) -> tuple[dict, int]:
+        """Train every `parts`-th client, so that a head stays in one process; return the weighted
+        sum and the weight.
+        """
         total, weight = {k: torch.zeros_like(v) for k, v in model.items()}, 0
-        for place in places:
-            client = int(self.workload.cohorts[number, place])
+        for place, client in enumerate(self.workload.cohorts[number].tolist()):
+            if client % parts != part:
+                continue
             self.net.load_state_dict({**model, **self.heads.get(client, {})})
             rows = self._walk(number, place)
             trained = self.net.state_dict()
@@ -52,10 +55,11 @@ class Trainer:
 
 def serve(folder: str, part: int, parts: int, pipe) -> None:
     trainer = Trainer(shared.Workload.read(Path(folder)), 1)
-    cohort = trainer.workload.about["cohort"]
     while True:
-        model, number = pipe.recv()
-        pipe.send(trainer.train(model, number, range(part, cohort, parts)))
+        model, number, counts = pipe.recv()
+        pipe.send(trainer.train(model, number, part, parts))
+        if not counts:
+            trainer.heads.clear()
 
 
 def main() -> None:
@@ -75,20 +79,18 @@ def main() -> None:
             ).start()
             pipes.append(ours)
         for pipe in pipes:  # a first round for nothing: start-up is not what is compared
-            pipe.send((model, 0))
+            pipe.send((model, 0, False))
         for pipe in pipes:
             pipe.recv()
-        if trainer.kept:
-            raise SystemExit("heads live in the processes; use one process for W3")
     seconds = []
     for number in range(workload.about["rounds"]):
         started = time.perf_counter()
         if pipes:
             for pipe in pipes:
-                pipe.send((model, number))
+                pipe.send((model, number, True))
             parts = [pipe.recv() for pipe in pipes]
         else:
-            parts = [trainer.train(model, number, range(workload.about["cohort"]))]
+            parts = [trainer.train(model, number, 0, 1)]
         weight = sum(part[1] for part in parts)
         model = {k: sum(part[0][k] for part in parts) / weight for k in model}
         seconds.append(time.perf_counter() - started)
