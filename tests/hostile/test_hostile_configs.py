@@ -8,7 +8,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import spoilt_bytes, spoilt_tree
-from staging import CONFIG, TABLE, assert_civil, motet, run
+from victims import CONFIG, TABLE, assert_civil, motet, run
 
 from motet import models
 from motet.config import limits

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import spoilt_bytes, spoilt_tree
-from staging import CONFIG, TABLE, assert_civil, motet, quietly
+from victims import CONFIG, TABLE, assert_civil, motet, quietly
 
 from motet.data import Pathological, load, rebuild
 from motet.errors import MotetError

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from staging import CONFIG, TABLE
+from victims import CONFIG, TABLE
 
 PEAK = 768 * 2**20  # bytes resident, most of them torch's
 SPACE = 8 * 2**30  # of addresses; beyond it an allocation fails

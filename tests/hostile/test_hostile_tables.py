@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import TEXTS, spoilt_bytes
 from pyarrow import parquet
-from staging import CONFIG, TABLE, assert_civil, motet, run
+from victims import CONFIG, TABLE, assert_civil, motet, run
 
 from motet.data import from_table
 from motet.errors import MotetError
