@@ -17,7 +17,7 @@ from motet.errors import MotetError, RequestError, one_line
 MOST = 10**9  # of anything that is counted
 LIMITS = {  # by the last word of a key: what costs memory or time before anybody sees a result
     **dict.fromkeys(("epochs", "steps", "passes"), 100_000),
-    **dict.fromkeys(("hidden", "width", "embedding", "feedforward"), 100_000),
+    **dict.fromkeys(("hidden", "width", "embedding", "feedforward"), 10_000_000),
     **dict.fromkeys(("trials", "grid", "prototypes"), 10_000),
     **dict.fromkeys(("layers", "heads", "models", "seeds", "workers", "actors"), 1_000),
 }

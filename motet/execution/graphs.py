@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
-from motet.execution.recording import Layout, recorded
+from motet.execution.recording import Layout, layout, recorded
 
 aten = torch.ops.aten
 Program = Callable[..., list[Tensor]]
@@ -34,6 +34,9 @@ VIEWS = frozenset(
         aten.alias.default,
     }
 )
+
+
+PRODUCTS = frozenset({aten.bmm.default, aten.mm.default})
 
 
 def traced(
@@ -63,6 +66,7 @@ def simplified(
     if not any(_writes(node) for node in _calls(graph)):  # else a node may differ from its equal
         _share_equal_nodes(graph)
     graph.eliminate_dead_code()  # what nobody reads must not look like a reader below
+    _transpose_factors_instead(graph)
     _update_in_place(graph, donated)
     graph.eliminate_dead_code()
     graph.lint()
@@ -99,6 +103,44 @@ def _share_equal_nodes(graph: fx.Graph) -> None:
         if first is not node:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
+
+
+def _transpose_factors_instead(graph: fx.Graph) -> None:
+    """Make b' a' of (a b)': the gradient of a layer's weights becomes a product by itself."""
+    for node in _calls(graph):
+        product = node.args[0] if _is_transposed(node) else None
+        if not isinstance(product, fx.Node) or product.target not in PRODUCTS:
+            continue
+        if len(product.users) > 1:
+            continue
+        left, right = product.args
+        with graph.inserting_before(node):
+            factors = (_flipped(graph, right), _flipped(graph, left))
+            instead = graph.call_function(product.target, factors)
+        shape, _, dtype = _layout(node)
+        instead.meta["layout"] = layout(torch.empty(shape, dtype=dtype, device="meta"))
+        node.replace_all_uses_with(instead)
+        graph.erase_node(node)
+        graph.erase_node(product)
+
+
+def _is_transposed(node: Any) -> bool:
+    """Tell whether a node swaps the last two axes of its source."""
+    if node.target is aten.t.default:
+        return True
+    axes = len(_layout(node)[0]) if node.target is aten.transpose.int else 0
+    return axes >= 2 and {axis % axes for axis in node.args[1:]} == {axes - 2, axes - 1}
+
+
+def _flipped(graph: fx.Graph, factor: Any) -> fx.Node:
+    if _is_transposed(factor):
+        source: fx.Node = factor.args[0]
+        return source
+    flipped = graph.call_function(aten.transpose.int, (factor, -2, -1))
+    shape, stride, dtype = _layout(factor)
+    about = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    flipped.meta["layout"] = layout(about.transpose(-2, -1))
+    return flipped
 
 
 def _update_in_place(graph: fx.Graph, donated: int) -> None:

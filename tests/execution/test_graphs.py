@@ -64,6 +64,36 @@ def test_weights_are_updated_inside_the_product_that_makes_their_gradient():
     assert aten.sub.Tensor not in found
 
 
+def test_the_gradient_that_autograd_makes_of_a_stack_is_folded_too():
+    def step(*values):
+        """As `fit` does it: one gradient of the sum over clients."""
+        *params, x, y, rate = values
+        leaves = [p.detach().requires_grad_() for p in params]
+
+        def loss(*own):
+            *state, x, y = own
+            outputs = functional_call(NET, dict(zip(NAMES, state, strict=True)), (x,))
+            return nn.functional.cross_entropy(outputs, y)
+
+        with torch.enable_grad():
+            slopes = torch.autograd.grad(vmap(loss)(*leaves, x, y).sum(), leaves)
+        rates = [rate.view(-1, *[1] * (p.ndim - 1)) for p in params]
+        return [p - r * s for p, r, s in zip(params, rates, slopes, strict=True)]
+
+    assert operations(step).count(aten.baddbmm_.default) == 2
+    program = traced(step, values(), donated=4)
+    assert_close(tuple(program(*values())), tuple(vmap(one)(*values())), 1e-6)
+
+
+def test_the_transpose_of_a_product_is_the_product_of_transposes():
+    def step(weight, x, y):
+        return [weight - 0.5 * (x @ y).mT, (x @ y).mT + weight.mT.contiguous().mT]
+
+    start = [torch.randn(5, 3), torch.randn(3, 4), torch.randn(4, 5)]
+    program = traced(step, [value.clone() for value in start], donated=0)
+    assert_close(tuple(program(*start)), tuple(step(*start)), 1e-6)
+
+
 def test_nothing_that_changes_nothing_is_left():
     found = operations(vmap(one))
     assert aten.expand.default not in found or found.count(aten.expand.default) <= 1
