@@ -24,7 +24,7 @@ from motet.execution.watching import Counting
 from motet.setting import Setting
 from motet.task import Task
 
-CACHE_BYTES = 8 * 2**20  # of parameters stacked at once: more falls out of the cache
+CACHE_BYTES = 12 * 2**20  # of parameters stacked at once: more falls out of the cache
 LARGEST_CHUNK = 32
 TRACING = 0.6  # seconds per phase of local work: two programs or so, for full and for ragged stacks
 SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
@@ -89,7 +89,9 @@ def plan_for(
     operations = count_operations(task)
     rule = ExecutionPlan(
         mode=mode,
-        chunk_size=default_chunk(task, cohort) if device == CPU else min(cohort, LARGEST_CHUNK),
+        chunk_size=default_chunk(task, cohort, mode)
+        if device == CPU
+        else min(cohort, LARGEST_CHUNK),
         workers=(os.cpu_count() or 1) if device == CPU else 1,
         traced=False,
         channels_last=mode == "loop",
@@ -100,10 +102,12 @@ def plan_for(
     return replace(rule, **{"traced": long_enough, **given})
 
 
-def default_chunk(task: Task, cohort: int) -> int:
+def default_chunk(task: Task, cohort: int, mode: Mode = "stack") -> int:
     """Choose how many clients to stack: as many as stay in the cache, in chunks of equal size."""
     size = tree.count_bytes(dict(task.skeleton.named_parameters()))
     most = max(1, min(LARGEST_CHUNK, CACHE_BYTES // max(size, 1)))
+    if mode == "loop":  # nothing is gained by a large one, and threads share many small ones better
+        most = max(1, min(most, cohort // 8))
     chunks = math.ceil(cohort / most)
     return math.ceil(cohort / chunks)
 
