@@ -42,13 +42,13 @@ def costs() -> dict:
         return {str(i): (x[i], rng.integers(0, 10, rows)) for i in range(6)}
 
     data = motet.data.from_arrays(train=clients(320), val=clients(64), classes=10)
-    shared = {"optimizer": motet.Sgd(lr=0.01), "batch_size": 32}
+    shared = {"optimizer": motet.Sgd(lr=0.01), "batch_size": 32, "epochs": 1}
     methods = {
         "FedAvg": motet.FedAvg(**shared),
         "Ditto": motet.Ditto(**shared),
         "APFL": motet.APFL(**shared),
         "pFedMe (K=5)": motet.PFedMe(inner_steps=5, **shared),
-        "FedRep (1+1)": motet.FedRep(**shared),
+        "FedRep (1+1)": motet.FedRep(head_epochs=1, **shared),
         "Per-FedAvg FO": motet.PerFedAvg(variant="fo", **shared),
         "FedFomo (M=5)": motet.FedFomo(models=5, **shared),
     }
