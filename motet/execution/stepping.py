@@ -86,10 +86,15 @@ class Spec:
         own = getattr(self.optimizer, "gradient", None)
         return own
 
+    @property
+    def has_the_tasks_loss(self) -> bool:
+        """Whether the loss is that of the network alone, and not a method's own."""
+        return getattr(self.loss, "__self__", None) is self.task
+
     def identity(self) -> Hashable | None:
         """Say what a step computes, so that its program can be used again; None if nobody can."""
         loss: Any = self.loss
-        if getattr(loss, "__self__", None) is self.task:
+        if self.has_the_tasks_loss:
             loss = loss.__func__  # the same for every copy of a task
         names = tuple(path for path, _ in tree.flatten(self.structure))
         identity = (loss, self.optimizer, self.moving, names)
@@ -157,7 +162,9 @@ def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
     dims = (0, 0, 0, _in_dims(flags[2]), _in_dims(flags[4]), data_dim, data_dim)
     work = _Work((params, buffers, moments), (frozen, given, batches.rate), batches)
     walk = _StackedWalk(batches, own_data, clients)
-    plain = traceable(rows) and spec.own_gradient is None
+    # A loss that takes gradients itself (Per-FedAvg's) would come out wrong: torch cannot
+    # differentiate batch normalisation twice from outside of a stack. The task's own takes none.
+    plain = traceable(rows) and spec.has_the_tasks_loss and spec.own_gradient is None
     many = _stacked_step(spec, dims) if plain else vmap(spec.step, in_dims=dims)
     return _walk_stack(spec, work, walk, many, dims)
 

@@ -60,7 +60,7 @@ def test_a_comparison_with_values_of_any_kind_gets_a_sentence_or_a_result(spoilt
         ("method.epochs", 10**18, "method.epochs is at most 100,000"),
         ("method.adapt_epochs", 10**9, "method.adapt_epochs is at most 100,000"),
         ("method.batch_size", 10**15, "method.batch_size is at most"),
-        ("model.hidden", [10**9], "model.hidden[0] is at most 100,000"),
+        ("model.hidden", [10**9], "model.hidden[0] is at most 10,000,000"),
         ("model.hidden", [10**5] * 9, "GB of parameters, and this machine"),
         ("model.hidden", [-5], "mlp cannot be built with these options"),
         ("data.val", float("nan"), "leave something to train on"),
