@@ -64,37 +64,20 @@ class Spec:
         """Take one optimizer step on one batch."""
 
         def objective(trained: State, seen: Batch = batch) -> tuple[Tensor, State]:
-            return self.scored(trained, buffers, frozen, given, seen)
+            result = self.loss(frozen | buffers | trained, seen, *given)
+            return result.value, tree.pick(result.buffers, self.moving)
 
-        own = self.own_gradient
+        # An optimizer may have a way of its own from examples to a gradient.
+        own = getattr(self.optimizer, "gradient", None)
         grads, updated = own(objective, params, batch) if own else gradient(objective, params)
         stepped, moments = self.optimizer.step(grads, moments, params, rate)
         # In the old order, whatever an optimizer makes of it: `rebuilt` goes by position.
         return {k: stepped[k] for k in params}, buffers | updated, moments
 
-    def scored(
-        self, params: State, buffers: State, frozen: State, given: tuple[Any, ...], batch: Batch
-    ) -> tuple[Tensor, State]:
-        """Compute the loss, and the buffers that the forward pass has updated."""
-        result = self.loss(frozen | buffers | params, batch, *given)
-        return result.value, tree.pick(result.buffers, self.moving)
-
-    @property
-    def own_gradient(self) -> Callable[..., tuple[State, State]] | None:
-        """An optimizer's own way from examples to a gradient, if it has one."""
-        own: Callable[..., tuple[State, State]] | None
-        own = getattr(self.optimizer, "gradient", None)
-        return own
-
-    @property
-    def has_the_tasks_loss(self) -> bool:
-        """Whether the loss is that of the network alone, and not a method's own."""
-        return getattr(self.loss, "__self__", None) is self.task
-
     def identity(self) -> Hashable | None:
         """Say what a step computes, so that its program can be used again; None if nobody can."""
         loss: Any = self.loss
-        if self.has_the_tasks_loss:
+        if getattr(loss, "__self__", None) is self.task:
             loss = loss.__func__  # the same for every copy of a task
         names = tuple(path for path, _ in tree.flatten(self.structure))
         identity = (loss, self.optimizer, self.moving, names)
@@ -162,37 +145,7 @@ def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
     dims = (0, 0, 0, _in_dims(flags[2]), _in_dims(flags[4]), data_dim, data_dim)
     work = _Work((params, buffers, moments), (frozen, given, batches.rate), batches)
     walk = _StackedWalk(batches, own_data, clients)
-    # A loss that takes gradients itself (Per-FedAvg's) would come out wrong: torch cannot
-    # differentiate batch normalisation twice from outside of a stack. The task's own takes none.
-    plain = traceable(rows) and spec.has_the_tasks_loss and spec.own_gradient is None
-    many = _stacked_step(spec, dims) if plain else vmap(spec.step, in_dims=dims)
-    return _walk_stack(spec, work, walk, many, dims)
-
-
-def _stacked_step(spec: Spec, dims: tuple[Any, ...]) -> Callable[..., tuple[State, State, Any]]:
-    """Differentiate a stack as one: clients do not touch, so a sum's gradient holds each one's."""
-    of_params, of_buffers, of_moments, of_frozen, of_given, of_rate, of_batch = dims
-    scored = vmap(spec.scored, in_dims=(of_params, of_buffers, of_frozen, of_given, of_batch))
-    stepped = vmap(spec.optimizer.step, in_dims=(of_params, of_moments, of_params, of_rate))
-
-    def step(
-        params: State,
-        buffers: State,
-        moments: Any,
-        frozen: State,
-        given: Any,
-        rate: Tensor,
-        batch: Batch,
-    ) -> tuple[State, State, Any]:
-        def total(trained: State) -> tuple[Tensor, State]:
-            values, updated = scored(trained, buffers, frozen, given, batch)
-            return values.sum(), updated
-
-        grads, updated = _by_autograd(total, params)
-        new, moments = stepped(grads, moments, params, rate)
-        return {k: new[k] for k in params}, buffers | updated, moments
-
-    return step
+    return _walk_stack(spec, work, walk, vmap(spec.step, in_dims=dims), dims)
 
 
 def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:

@@ -66,7 +66,7 @@ def test_weights_are_updated_inside_the_product_that_makes_their_gradient():
 
 def test_the_gradient_that_autograd_makes_of_a_stack_is_folded_too():
     def step(*values):
-        """As `fit` does it: one gradient of the sum over clients."""
+        """One gradient of the sum over clients."""
         *params, x, y, rate = values
         leaves = [p.detach().requires_grad_() for p in params]
 
