@@ -115,7 +115,7 @@ def subtract(a: T, b: T) -> T:
 
 def interpolate(a: T, b: T, t: float | Tensor) -> T:
     """Compute a + t (b - a), leaf by leaf."""
-    return tree_map(lambda x, y: x + t * (y - x), a, b)
+    return tree_map(lambda x, y: torch.lerp(x, y, t), a, b)
 
 
 def pick(state: Mapping[str, Tensor], names: Collection[str]) -> State:

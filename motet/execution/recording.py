@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -19,8 +19,15 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from motet.errors import StructureError
 from motet.execution.watching import Watching
 
-Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 NO_GRAPH_CAN_HOLD = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+
+
+class Layout(NamedTuple):
+    """How a tensor lies in memory."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
 
 
 def recorded(step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor]) -> fx.GraphModule:
@@ -40,7 +47,7 @@ def recorded(step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor]) ->
 
 def layout(tensor: Tensor) -> Layout:
     """Say how a tensor lies in memory."""
-    return tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+    return Layout(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
 
 
 class _Recorder(Watching):
@@ -81,7 +88,7 @@ class _Recorder(Watching):
 
     def _name(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, Tensor):
-            node.meta["layout"] = layout(result)
+            node.meta |= {"layout": layout(result), "device": result.device}
             self._nodes[result] = node
         elif isinstance(result, list | tuple):
             for place, part in enumerate(result):

@@ -1,0 +1,244 @@
+"""Updates in a graph: few walks over the parameters, and the very sum that was written."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import assert_close
+
+from motet.execution.graphs import aten, simplified, traced
+
+SIZE = 4
+NAMES = ("first", "second", "mixture", "anchor", "left", "right", "rate")
+OWNED = 3  # first, second, mixture
+
+
+def start():
+    generator = torch.Generator().manual_seed(0)
+    first, second, anchor, left, right = torch.randn(5, SIZE, SIZE, generator=generator)
+    return [first, second, torch.tensor(0.3), anchor, left, right, torch.tensor(0.1)]
+
+
+def operations(step, donated=1):
+    graph = simplified(step, start(), donated).graph
+    return [node.target for node in graph.nodes if node.op == "call_function"]
+
+
+def assert_same(step, donated, *, tolerance=1e-5):
+    """Replay a program on its own results, as training does."""
+    program = traced(step, [value.clone() for value in start()], donated=donated)
+    values, expected = [value.clone() for value in start()], start()
+    fixed = [value.clone() for value in values[donated:]]
+    for _ in range(3):
+        values[:donated] = program(*values)
+        expected[:donated] = step(*expected)
+    assert_close(tuple(values[:donated]), tuple(expected[:donated]), tolerance)
+    assert all(torch.equal(a, b) for a, b in zip(values[donated:], fixed, strict=True))
+
+
+def pulled(first, second, mixture, anchor, left, right, rate):
+    return [first - rate * (left @ right + 0.5 * (first - anchor))]
+
+
+def test_a_pull_and_a_product_are_added_in_two_walks():
+    assert_same(pulled, 1)
+    assert operations(pulled) == [
+        aten.mul.Tensor,  # rate * strength
+        aten.lerp_.Tensor,
+        aten.mul.Tensor,  # rate * left
+        aten.addmm_.default,
+    ]
+
+
+def test_a_pull_of_strength_zero_changes_no_bit():
+    def weak(first, second, mixture, anchor, left, right, rate):
+        return [first - rate * (left @ right + 0.0 * (first - anchor))]
+
+    def free(first, second, mixture, anchor, left, right, rate):
+        return [first - rate * (left @ right)]
+
+    programs = [traced(step, start(), donated=1) for step in (weak, free)]
+    assert torch.equal(programs[0](*start())[0], programs[1](*start())[0])
+
+
+def test_the_loss_itself_is_not_computed():
+    def step(first, second, mixture, anchor, left, right, rate):
+        leaf = first.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = (leaf - anchor).square().sum().sqrt().exp().log() + (leaf * left).sum()
+            (slope,) = torch.autograd.grad(loss, leaf)
+        return [first - rate * slope]
+
+    assert_same(step, 1)
+    assert aten.log.default not in operations(step)
+
+
+def test_a_step_inside_a_step_is_short_too():
+    def step(first, second, mixture, anchor, left, right, rate):
+        """Two inner steps from the parameters, which stay as they are until the end."""
+        inner = first
+        for x in (left, left.mT):
+            inner = inner - 0.1 * (x @ right + 2.0 * (inner - first))
+        return [first - rate * (first - inner)]
+
+    assert_same(step, 1)
+    found = operations(step)
+    assert found.count(aten.addmm.default) + found.count(aten.addmm_.default) == 2
+    assert aten.sub.Tensor not in found
+
+
+def test_momentum_is_kept_in_its_place():
+    def step(first, second, mixture, anchor, left, right, rate):
+        velocity = 0.9 * second + left @ right
+        return [first - rate * velocity, velocity]
+
+    assert_same(step, 2)
+    found = operations(step, 2)
+    assert found == [
+        aten.mul_.Tensor,
+        aten.addmm_.default,
+        aten.addcmul_.default,
+    ]
+
+
+def test_weight_decay_reads_the_weights_before_the_gradient_is_added():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first - rate * (left @ right + anchor + 0.5 * first)]
+
+    assert_same(step, 1)
+    assert aten.addmm_.default in operations(step)
+
+
+def test_weight_decay_and_a_pull_do_not_see_one_another():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first - rate * (5.0 * (first - anchor) + 5.0 * first)]
+
+    assert_same(step, 1)
+
+
+def test_a_factor_that_is_itself_updated_is_read_before():
+    def step(first, second, mixture, anchor, left, right, rate):
+        new = mixture - rate * (left * right).sum()
+        return [
+            first - mixture * (left @ right),
+            second - rate * (mixture * (right @ left)),
+            new,
+        ]
+
+    assert_same(step, 3)
+
+
+def test_a_transposed_look_at_the_weights_sees_the_old_ones():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first - rate * first.mT]
+
+    assert_same(step, 1)
+
+
+def test_two_results_that_are_one_are_not_overwritten_for_each_other():
+    def step(first, second, mixture, anchor, left, right, rate):
+        """From the second replay on, first and second are the same memory."""
+        new = second - rate * (left @ right)
+        return [new, new, mixture - 0.01 * first.sum()]
+
+    assert_same(step, 3)
+
+
+def test_a_gradient_that_two_updates_need_is_computed_once():
+    def step(first, second, mixture, anchor, left, right, rate):
+        slope = left @ right
+        return [first - rate * slope, second - rate * slope]
+
+    assert_same(step, 2)
+    assert operations(step, 2) == [
+        aten.mm.default,
+        aten.mul.Tensor,
+        aten.add_.Tensor,
+        aten.add_.Tensor,
+    ]
+
+
+def test_clients_without_a_batch_stay_as_they_are():
+    active = torch.tensor([True, False, True])[:, None, None]
+
+    def masked(weights, anchor, left, right, rate, mask):
+        stepped = weights - rate * (left @ right + 0.5 * (weights - anchor))
+        return [torch.where(mask, stepped, weights)]
+
+    generator = torch.Generator().manual_seed(1)
+    weights, anchor, left, right = torch.randn(4, 3, SIZE, SIZE, generator=generator)
+    left[1] = float("nan")  # of nobody: it must not show
+    rate = torch.full((3, 1, 1), 0.1)
+    values = [weights, anchor, left, right, rate, active]
+    program = traced(masked, values, donated=1)
+    stepped = program(weights.clone(), *values[1:])[0]
+    assert torch.equal(stepped[1], weights[1])
+    assert_close(stepped, masked(*values)[0], 1e-6)
+    found = {node.target for node in simplified(masked, values, 1).graph.nodes}
+    assert found >= {aten.lerp_.Tensor, aten.baddbmm_.default}
+    assert aten.where.self not in found  # of whole tensors
+
+
+def test_an_anchor_that_moves_too_is_read_before():
+    def step(first, second, mixture, anchor, left, right, rate):
+        to_first, to_itself = second - first, first - first.mT
+        return [first - rate * to_itself, second - rate * to_first]
+
+    assert_same(step, 2)
+
+
+def test_clients_that_stay_do_not_delay_what_others_read():
+    def step(first, second, mixture, anchor, left, right, rate):
+        mask = rate > 0
+        new_first, new_second = first - rate * left, second - first
+        return [torch.where(mask, new_first, first), torch.where(mask, new_second, second)]
+
+    assert_same(step, 2)
+
+
+small = st.sampled_from(["rate", "mixture", 0.5, -2.0, 1.0, 0.0])
+leaf = st.sampled_from(["first", "second", "anchor", "left", "right"])
+sums = st.recursive(
+    leaf,
+    lambda inner: st.one_of(
+        st.tuples(st.just("add"), inner, inner),
+        st.tuples(st.just("sub"), inner, inner),
+        st.tuples(st.just("scale"), inner, small),
+        st.tuples(st.just("product"), leaf, leaf),
+        st.tuples(st.just("transpose"), inner),
+        st.tuples(st.just("negative"), inner),
+    ),
+    max_leaves=8,
+)
+
+
+def computed(expression, values):
+    if not isinstance(expression, tuple):
+        return values[expression] if isinstance(expression, str) else expression
+    kind, *parts = expression
+    a, *rest = (computed(part, values) for part in parts)
+    if kind == "transpose":
+        return a.mT
+    if kind == "negative":
+        return -a
+    work = {"add": torch.add, "sub": torch.sub, "scale": torch.mul, "product": torch.matmul}
+    return work[kind](a, *rest)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.tuples(sums, sums), st.tuples(small, small), st.booleans())
+def test_any_sum_is_computed_as_it_is_written(gradients, rates, reverse):
+    def step(*given):
+        """All gradients first, then all updates, as training does."""
+        values = dict(zip(NAMES, given, strict=True))
+        slopes = [
+            computed(gradient, values) * computed(rate, values)
+            for gradient, rate in zip(gradients, rates, strict=True)
+        ]
+        slopes = [*slopes, values["first"].sum()]
+        places = range(OWNED)[::-1] if reverse else range(OWNED)
+        results = {place: given[place] - 0.05 * slopes[place] for place in places}
+        return [results[place] for place in range(OWNED)]
+
+    assert_same(step, OWNED, tolerance=1e-4)
