@@ -58,7 +58,7 @@ def _lifted(setting: Setting, clients: Sequence[str], uploads: Any) -> Any:
 def _is_finite(partial: Any, uploads: Any) -> bool:
     # One bad number spoils the total it enters, so a total is all there is to look at.
     looked_at = partial.value if isinstance(partial, Total) else uploads
-    return all(leaf.sum().isfinite() for leaf in tree.leaves(looked_at) if leaf.is_floating_point())
+    return tree.is_finite(looked_at)
 
 
 def _corrupted(setting: Setting, down: Any, clients: Sequence[str], uploads: Any) -> Any:

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from motet import tree
 from motet.curvature import block_norm
 from motet.errors import CapabilityError
 from motet.evaluate import with_examples
 from motet.federation import Run
+from motet.gradient import grad
 from motet.keys import Key
 from motet.methods.partial import PartialSharing
 from motet.plans import Plan

@@ -12,14 +12,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vmap
 
 from motet import tree
 from motet.errors import StructureError
 from motet.execution.choice import current
 from motet.execution.devices import at
 from motet.execution.stepping import Objective as Objective
-from motet.execution.stepping import Spec, at_once, in_turn, one_client, rebuilt
+from motet.execution.stepping import (
+    Spec,
+    at_once,
+    channels_last,
+    image_last,
+    in_turn,
+    one_client,
+    rebuilt,
+)
+from motet.gradient import grad
 from motet.optim import Optimizer
 from motet.plans import Batches
 from motet.task import Task
@@ -154,8 +163,9 @@ class _MeanLoss(torch.autograd.Function):
 
 
 def _mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
+    state = tree.tree_map(image_last, state)
     total, weight = torch.zeros(()), torch.zeros(())
-    for batch in batches.steps():
+    for batch in map(channels_last, batches.steps()):
         here = batch.weight.sum()
         total = total + task.evaluation_loss(state, batch) * here
         weight = weight + here

@@ -56,7 +56,9 @@ class FromSingleUploads(ABC):
 
     def finish(self, partial: Mapping[str, Upload], down: Any = None) -> Any:
         """Combine the uploads that are finite."""
-        clients = tuple(client for client in sorted(partial) if _is_finite(partial[client].content))
+        clients = tuple(
+            client for client in sorted(partial) if tree.is_finite(partial[client].content)
+        )
         if not clients:
             raise CohortError(
                 f"none of the {len(partial)} uploads of this round is finite, so there is nothing "
@@ -193,10 +195,6 @@ class ClippedMean(FromSingleUploads):
         clipped = tree.tree_map(clip, cohort.uploads, origin)
         mean = Mean()
         return mean.finish(mean.lift(cohort.clients, clipped, cohort.weights))
-
-
-def _is_finite(upload: Any) -> bool:
-    return all(bool(leaf.isfinite().all()) for leaf in tree.leaves(upload))
 
 
 def _by_coordinate(uploads: Any, combine: Callable[[Tensor], Tensor]) -> Any:

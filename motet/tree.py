@@ -85,6 +85,8 @@ def unflatten(template: T, named: Mapping[str, Tensor]) -> T:
 
 def stack(trees: Sequence[T]) -> T:
     """Stack equal trees on a new leading axis."""
+    if len(trees) == 1:
+        return tree_map(lambda leaf: leaf[None], trees[0])  # no copy
     return tree_map(lambda *rows: torch.stack(rows), trees[0], *trees[1:])
 
 
@@ -151,6 +153,16 @@ def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Tensor:
     check_names(a, b)
     terms = [(a[k] * b[k]).sum() for k in a]
     return torch.stack(terms).sum() if terms else torch.zeros(())
+
+
+def is_finite(tree: Any) -> bool:
+    """Tell whether no number of a tree is NaN or infinite."""
+
+    def finite(leaf: Tensor) -> bool:
+        # The sum is quicker, and finite where every number is, unless it is too large itself.
+        return bool(leaf.sum().isfinite()) or bool(leaf.isfinite().all())
+
+    return all(finite(leaf) for leaf in leaves(tree) if leaf.is_floating_point())
 
 
 def count_bytes(tree: Any) -> int:

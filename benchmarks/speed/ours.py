@@ -41,7 +41,7 @@ def costs() -> dict:
         x = rng.standard_normal((6, rows, 3, 32, 32), "float32")
         return {str(i): (x[i], rng.integers(0, 10, rows)) for i in range(6)}
 
-    data = motet.data.from_arrays(train=clients(320), val=clients(64), classes=10)
+    data = motet.data.from_arrays(train=clients(1000), val=clients(200), classes=10)
     shared = {"optimizer": motet.Sgd(lr=0.01), "batch_size": 32, "epochs": 1}
     methods = {
         "FedAvg": motet.FedAvg(**shared),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +48,8 @@ class Vectorized:
         """Run the cohort chunk by chunk and merge the chunks in order."""
         chunks = self._chunks(sorted(info.cohort), self.setting.method.plans())
         parts = self._in_threads(lambda chunk: self.train_chunk(down, chunk, info), chunks)
-        return combine(self.setting.method.reduce, parts)
+        with _one_torch_thread():
+            return combine(self.setting.method.reduce, parts)
 
     def predict(
         self, down: Any, info: RoundInfo, inputs: Mapping[str, Tensor], point: Point
@@ -161,6 +163,17 @@ class Vectorized:
         return ThreadPoolExecutor(
             self.plan.workers, initializer=torch.set_num_threads, initargs=(1,)
         )
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Let this thread compute alone: helpers would go on spinning, and take the workers' cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _bytes_for(down: Any, chunk: Sequence[str]) -> int:

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vmap
 
 from motet import tree
 from motet.execution.choice import current
 from motet.execution.programs import Step, traceable
+from motet.gradient import grad_with_aux
 from motet.optim import Optimizer
 from motet.plans import Batches
 from motet.task import Batch, Loss, Task
@@ -26,8 +27,7 @@ Gradient = Callable[[Scored, State], tuple[State, State]]
 
 def _by_transform(objective: Scored, params: State) -> tuple[State, State]:
     """Differentiate under any transform."""
-    grads, updated = grad(objective, has_aux=True)(params)
-    return grads, updated
+    return grad_with_aux(objective, params)
 
 
 def _by_autograd(objective: Scored, params: State) -> tuple[State, State]:
@@ -157,7 +157,7 @@ def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
     step: Step | None = None
     for number in batches.weight.any(-1).nonzero().flatten().tolist():
-        like = _channels_last(batches.step(number))
+        like = channels_last(batches.step(number))
         if step is None:
             state, step = _prepared(
                 spec, "loop", flat, state, [*fixed, *like], width=len(like.weight), owned=False
@@ -226,14 +226,16 @@ def _prepared(
 
 
 def _laid_out(work: _Work) -> _Work:
-    return work._replace(changing=tree.tree_map(_image_last, work.changing))
+    return work._replace(changing=tree.tree_map(image_last, work.changing))
 
 
-def _channels_last(batch: Batch) -> Batch:
-    return batch._replace(x=_image_last(batch.x))
+def channels_last(batch: Batch) -> Batch:
+    """Lay a batch of images out as the network's convolutions like it best."""
+    return batch._replace(x=image_last(batch.x))
 
 
-def _image_last(leaf: Tensor) -> Tensor:
+def image_last(leaf: Tensor) -> Tensor:
+    """Lay images, or the weights of a convolution, out with their channels last, if so planned."""
     if leaf.ndim != 4 or not current().channels_last:
         return leaf
     return leaf.contiguous(memory_format=torch.channels_last)

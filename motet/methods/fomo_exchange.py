@@ -85,17 +85,14 @@ def deposit(server: Server, uploads: Mapping[int, State]) -> Server:
     """Replace the models of some rows, and make them available."""
     # Deviates: a model with NaN or infinity is not taken. The paper offers every upload, but this
     # one helps nobody and spoils every average it enters.
-    sound = {row: model for row, model in uploads.items() if _is_finite(model)}
+    sound = {row: model for row, model in uploads.items() if tree.is_finite(model)}
     if not sound:
         return server
+    models = {
+        name: torch.stack(
+            [sound[i][name] if i in sound else old for i, old in enumerate(bank.unbind())]
+        )
+        for name, bank in server.models.items()
+    }
     rows = torch.tensor(list(sound))
-    models = tree.tree_map(
-        lambda bank, new: bank.index_copy(0, rows, new),
-        server.models,
-        tree.stack(list(sound.values())),
-    )
     return server._replace(models=models, uploaded=server.uploaded.index_fill(0, rows, 1))
-
-
-def _is_finite(model: State) -> bool:
-    return all(bool(torch.isfinite(leaf).all()) for leaf in model.values())

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from motet.fitting import mean_loss
 from motet.plans import Batches
@@ -18,17 +19,16 @@ DISTANCES = ("l2", "l1", "l2sq")
 
 
 def distance(a: State, b: State, norm: Distance) -> Tensor:
-    """Measure how far apart two models are, in double precision.
+    """Measure how far apart two models are.
 
-    Subtracted first, summed after: ||a||^2 + ||b||^2 - 2ab in single precision is 0 for large
-    models that differ by 0.1.
+    Subtracted first, summed after, in double precision: ||a||^2 + ||b||^2 - 2ab in single precision
+    is 0 for large models that differ by 0.1.
     """
     check_names(a, b)
-    gaps = [(a[name].double() - b[name].double()).flatten() for name in a]
-    if norm == "l1":
-        return torch.stack([gap.abs().sum() for gap in gaps]).sum()
-    squared = torch.stack([gap.square().sum() for gap in gaps]).sum()
-    return squared if norm == "l2sq" else squared.sqrt()
+    order = 1 if norm == "l1" else 2
+    gaps = [vector_norm(a[name] - b[name], order, dtype=torch.float64) for name in a]
+    whole: Tensor = vector_norm(torch.stack(gaps), order)
+    return whole.square() if norm == "l2sq" else whole
 
 
 def first_order_weights(baseline: Tensor, losses: Tensor, distances: Tensor) -> Tensor:
@@ -110,10 +110,9 @@ def _finite(weights: Tensor) -> Tensor:
 
 def _weighted_sum(leaves: Sequence[Tensor], parts: Tensor) -> Tensor:
     total = torch.zeros_like(leaves[0])
-    for number, leaf in enumerate(leaves):
-        part = parts[number]
+    for part, leaf in zip(parts, leaves, strict=True):
         # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
-        total = total + torch.where(part > 0, part.to(leaf.dtype) * leaf, torch.zeros_like(leaf))
+        total = torch.addcmul(total, part.to(leaf.dtype), torch.where(part > 0, leaf, 0))
     return total
 
 

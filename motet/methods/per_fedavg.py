@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch.func import grad
 
 from motet.errors import RequestError
 from motet.fitting import fit
+from motet.gradient import grad
 from motet.keys import Key
 from motet.method import Card, ClientData
 from motet.methods.global_model import GlobalModel

@@ -12,11 +12,11 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from motet import tree
 from motet.errors import RequestError
 from motet.fitting import fit
+from motet.gradient import grad
 from motet.keys import Key
 from motet.method import Card, ClientData, Method, PerClient, RoundInfo
 from motet.methods.hypernetwork import draw_embeddings, draw_hypernetwork, generate

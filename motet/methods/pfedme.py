@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch.func import grad
+from torch import Tensor
 
 from motet.errors import RequestError
 from motet.fitting import fit
+from motet.gradient import grad_with_aux
 from motet.method import Card, ClientData
 from motet.methods.global_model import GlobalModel
 from motet.objectives import Pulled
@@ -126,12 +127,12 @@ class Envelope:
         theta = self.task.trainable(anchor)
         buffers = {k: v for k, v in anchor.items() if self.task.is_buffer(k)}
 
-        def objective(theta: State, buffers: State) -> tuple[object, State]:
+        def objective(theta: State) -> tuple[Tensor, State]:
             loss = pulled(buffers | theta, batch, anchor)
             return loss.value, loss.buffers
 
         for _ in range(self.steps):
-            slopes, updated = grad(objective, has_aux=True)(theta, buffers)
+            slopes, updated = grad_with_aux(objective, theta)
             theta = {k: theta[k] - self.lr * slopes[k] for k in theta}
         personal: State = anchor | theta | buffers | updated
         return personal

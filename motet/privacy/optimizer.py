@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vmap
 
 from motet import tree
 from motet.errors import RequestError
+from motet.gradient import grad
 from motet.optim import Optimizer, Sgd
 from motet.plans import NO_EXAMPLE
 from motet.privacy.philox import draw_words, normal
