@@ -85,8 +85,6 @@ def unflatten(template: T, named: Mapping[str, Tensor]) -> T:
 
 def stack(trees: Sequence[T]) -> T:
     """Stack equal trees on a new leading axis."""
-    if len(trees) == 1:
-        return tree_map(lambda leaf: leaf[None], trees[0])  # no copy
     return tree_map(lambda *rows: torch.stack(rows), trees[0], *trees[1:])
 
 

@@ -184,5 +184,7 @@ def _bytes_for(down: Any, chunk: Sequence[str]) -> int:
 
 def _stack_down(down: Any, chunk: Sequence[str]) -> tuple[Any, int | None]:
     if isinstance(down, PerClient):
+        if len(chunk) == 1:
+            return tree.tree_map(lambda leaf: leaf[None], down[chunk[0]]), 0  # no copy
         return tree.stack([down[c] for c in chunk]), 0
     return down, None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from motet.cli.terminal import write_now
+from motet.closing import Closing
 
 
-class Interrupt:
+class Interrupt(Closing):
     """Notes the first Ctrl-C (or SIGTERM) as a wish to stop; the second one stops at once."""
 
     def __init__(self, promise: str, tell: Callable[[str], None] = write_now) -> None:
@@ -19,18 +20,14 @@ class Interrupt:
         self.asked = False
         self._previous: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Interrupt:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # nobody else may
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give the signals back to whoever had them."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
