@@ -112,7 +112,7 @@ def _weighted_sum(leaves: Sequence[Tensor], parts: Tensor) -> Tensor:
     total, nothing = torch.zeros_like(leaves[0]), leaves[0].new_zeros(())
     for part, leaf in zip(parts, leaves, strict=True):
         # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
-        total = torch.where(part > 0, leaf, nothing).mul_(part.to(leaf.dtype)).add_(total)
+        total = total + part.to(leaf.dtype) * torch.where(part > 0, leaf, nothing)
     return total
 
 
