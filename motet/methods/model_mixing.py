@@ -109,10 +109,11 @@ def _finite(weights: Tensor) -> Tensor:
 
 
 def _weighted_sum(leaves: Sequence[Tensor], parts: Tensor) -> Tensor:
-    total, nothing = torch.zeros_like(leaves[0]), leaves[0].new_zeros(())
-    for part, leaf in zip(parts, leaves, strict=True):
+    total = torch.zeros_like(leaves[0])
+    for number, leaf in enumerate(leaves):
+        part = parts[number].to(leaf.dtype)
         # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
-        total = total + part.to(leaf.dtype) * torch.where(part > 0, leaf, nothing)
+        total = total + part * torch.where(part > 0, leaf, torch.zeros_like(part))
     return total
 
 
