@@ -33,10 +33,8 @@ def train(message, _context):
     config = message.content["config"]
     trainer = _trainer()
     model = message.content["model"].to_torch_state_dict()
-    place = int(config["place"])
-    total, weight = trainer.train(model, int(config["round"]), range(place, place + 1))
-    reply = {k: v / weight for k, v in total.items()}
-    content = {"model": ArrayRecord(reply), "metrics": MetricRecord({"num-examples": weight})}
+    trained, rows = trainer.train_one(model, int(config["round"]), int(config["place"]))
+    content = {"model": ArrayRecord(trained), "metrics": MetricRecord({"num-examples": rows})}
     return Message(RecordDict(content), reply_to=message)
 
 

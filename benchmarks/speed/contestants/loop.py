@@ -32,9 +32,7 @@ class Trainer:
         for place, client in enumerate(self.workload.cohorts[number].tolist()):
             if client % parts != part:
                 continue
-            self.net.load_state_dict({**model, **self.heads.get(client, {})})
-            rows = self._walk(number, place)
-            trained = self.net.state_dict()
+            trained, rows = self.train_one({**model, **self.heads.get(client, {})}, number, place)
             for name in model:
                 total[name] += trained[name] * rows
             if self.kept:
@@ -42,7 +40,9 @@ class Trainer:
             weight += rows
         return total, weight
 
-    def _walk(self, number: int, place: int) -> int:
+    def train_one(self, model: dict, number: int, place: int) -> tuple[dict, int]:
+        """Train the client in this place of a round's cohort; say how many examples it has."""
+        self.net.load_state_dict(model)
         about = self.workload.about
         optimizer = torch.optim.SGD(self.net.parameters(), lr=about["rate"])
         rows = torch.from_numpy(self.workload.order(number, place))
@@ -50,7 +50,7 @@ class Trainer:
             optimizer.zero_grad()
             networks.mean_loss(self.net(self.x[batch]), self.y[batch]).backward()
             optimizer.step()
-        return len(rows)
+        return self.net.state_dict(), len(rows)
 
 
 def serve(folder: str, part: int, parts: int, pipe) -> None:
