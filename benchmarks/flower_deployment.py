@@ -2,7 +2,8 @@
 
     python benchmarks/flower_deployment.py [SITES [ROUNDS]]        # 10 and 5 unless given
 
-A model of 5 MB and no local work. SuperLink, path filter and sites on loopback, over TLS with keys.
+A model of 5 MB, one gradient step per round; SuperLink, path filter and sites on loopback, over TLS
+with keys.
 Ours also checks every message, keeps private state on disk and writes a checkpoint per round.
 Most of a round is Flower's polling and the start of a Python process per message, in both.
 `flower_overhead.py` shows the rest alone, and counts bytes.
@@ -60,6 +61,7 @@ def main(grid, context):
     Path(context.run_config["out"]).write_text(json.dumps(seconds))
 """.replace("DEADLINE", str(DEADLINE_S))
 PLAIN_CLIENT = """
+import torch
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from motet_app.network import build
@@ -71,6 +73,9 @@ app = ClientApp()
 def train(message, context):
     model = build()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    x, y = torch.zeros(1, 64), torch.zeros(1, dtype=torch.int64)
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    torch.optim.SGD(model.parameters(), lr=0.01).step()
     metrics = MetricRecord({"num-examples": 1})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content, reply_to=message)
