@@ -131,3 +131,13 @@ def test_trees_of_different_names_are_refused_with_the_names():
 def test_a_plain_number_in_a_tree_is_refused_with_a_way_out():
     with pytest.raises(StructureError, match=r"holds float; .*torch\.tensor"):
         tree.clone({"lam": 0.5})
+
+
+def test_numbers_are_finite_even_where_their_sum_is_not():
+    assert tree.is_finite({"w": torch.full((4,), 3e38), "steps": torch.tensor(7)})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_one_number_that_is_none_is_found(bad):
+    assert not tree.is_finite({"a": torch.ones(3), "b": torch.tensor([1.0, bad, 2.0])})
+    assert not tree.is_finite({"b": torch.tensor([float("inf"), -float("inf")])})
