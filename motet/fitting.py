@@ -18,10 +18,10 @@ from motet import tree
 from motet.errors import StructureError
 from motet.execution.choice import current
 from motet.execution.devices import at
+from motet.execution.stacked import at_once
 from motet.execution.stepping import Objective as Objective
 from motet.execution.stepping import (
     Spec,
-    at_once,
     channels_last,
     image_last,
     in_turn,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-from motet.execution.nodes import aten, calls, layout_of, root
+from motet.execution.nodes import aten, calls, layout_of, placeholders, results, root
 from motet.execution.updates import Reader, Term, Update, parts, where_masked
 
 # Each out of place, and in place.
@@ -32,13 +32,11 @@ def write_updates(graph: fx.Graph, donated: int) -> None:
         graph: A step, with what is superfluous left out.
         donated: The first so many arguments may be overwritten; the first results replace them.
     """
-    owned = [node for node in graph.nodes if node.op == "placeholder"][:donated]
-    end = next(node for node in graph.nodes if node.op == "output")
-    results = end.args[0]
-    looked_at = Counter(root(result) for result in results)
-    pairs = zip(results, owned, strict=False)
+    returned = results(graph)
+    looked_at = Counter(root(result) for result in returned)
+    pairs = zip(returned, placeholders(graph)[:donated], strict=False)
     old_values = {new: old for new, old in pairs if looked_at[root(new)] == 1}
-    part_of_another = {where_masked(old, new)[1] for new, old in old_values.items()} - set(results)
+    part_of_another = {where_masked(old, new)[1] for new, old in old_values.items()} - set(returned)
     reader, writer = Reader(), _Writer(graph)
     for node in calls(graph):  # in order: what is not yet overwritten can still be read
         update = reader.replacement(old_values[node], node) if node in old_values else None

@@ -18,6 +18,7 @@ from motet.execution.nodes import (
     PRODUCTS,
     aten,
     calls,
+    is_transposed,
     layout_of,
     number_of,
     shape_of,
@@ -26,12 +27,10 @@ from motet.execution.nodes import (
 )
 from motet.execution.recording import layout, recorded
 
-Program = Callable[..., list[Tensor]]
 
-
-def traced(
-    step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], *, donated: int
-) -> Program:
+def simplified(
+    step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], donated: int
+) -> fx.GraphModule:
     """Turn a function of tensors into a program for tensors of these shapes and strides.
 
     Args:
@@ -40,16 +39,6 @@ def traced(
         donated: The program may overwrite its first `donated` arguments, which become its first
             results in the same order.
     """
-    program = simplified(step, values, donated)
-    program.recompile()
-    forward: Program = program.forward
-    return forward
-
-
-def simplified(
-    step: Callable[..., Sequence[Tensor]], values: Sequence[Tensor], donated: int
-) -> fx.GraphModule:
-    """Trace a step, and leave out of its graph what it can do without."""
     program = recorded(step, values)
     graph = program.graph
     _forget_values(graph)
@@ -62,6 +51,7 @@ def simplified(
     write_updates(graph, donated)
     graph.eliminate_dead_code()
     graph.lint()
+    program.recompile()
     return program
 
 
@@ -128,7 +118,7 @@ def _share_equal_nodes(graph: fx.Graph) -> None:
 def _transpose_factors_instead(graph: fx.Graph) -> None:
     """Make b' a' of (a b)': the gradient of a layer's weights becomes a product by itself."""
     for node in calls(graph):
-        product = node.args[0] if _is_transposed(node) else None
+        product = node.args[0] if is_transposed(node) else None
         if not isinstance(product, fx.Node) or product.target not in PRODUCTS:
             continue
         if len(product.users) > 1:
@@ -144,16 +134,8 @@ def _transpose_factors_instead(graph: fx.Graph) -> None:
         graph.erase_node(product)
 
 
-def _is_transposed(node: Any) -> bool:
-    """Tell whether a node swaps the last two axes of its source."""
-    if node.target is aten.t.default:
-        return True
-    axes = len(layout_of(node)[0]) if node.target is aten.transpose.int else 0
-    return axes >= 2 and {axis % axes for axis in node.args[1:]} == {axes - 2, axes - 1}
-
-
 def _flipped(graph: fx.Graph, factor: Any) -> fx.Node:
-    if _is_transposed(factor):
+    if is_transposed(factor):
         source: fx.Node = factor.args[0]
         return source
     flipped = graph.call_function(aten.transpose.int, (factor, -2, -1))

@@ -35,6 +35,18 @@ def calls(graph: fx.Graph) -> list[fx.Node]:
     return [node for node in graph.nodes if node.op == "call_function"]
 
 
+def placeholders(graph: fx.Graph) -> list[fx.Node]:
+    """List the arguments of a graph, in order."""
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def results(graph: fx.Graph) -> list[fx.Node]:
+    """List the results of a graph, in order."""
+    end = next(node for node in graph.nodes if node.op == "output")
+    returned: list[fx.Node] = end.args[0]
+    return returned
+
+
 def layout_of(node: fx.Node) -> Layout:
     """Say how a node's result lies in memory."""
     known: Layout = node.meta["layout"]
@@ -62,6 +74,24 @@ def writes(node: fx.Node) -> bool:
     """Tell whether an operation changes one of its arguments."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
+
+
+def is_by_rows(node: fx.Node) -> bool:
+    """Tell whether a node's result lies in memory row by row."""
+    shape, stride, _ = layout_of(node)
+    return torch.empty(shape, device="meta").stride() == stride
+
+
+def is_transposed(node: Any) -> bool:
+    """Tell whether a node swaps the last two axes of its source."""
+    if node.target is aten.t.default:
+        return True
+    if node.target not in (aten.transpose.int, aten.permute.default):
+        return False
+    axes = len(shape_of(node))
+    if node.target is aten.transpose.int:
+        return axes >= 2 and {axis % axes for axis in node.args[1:]} == {axes - 2, axes - 1}
+    return [axis % axes for axis in node.args[1]] == [*range(axes - 2), axes - 1, axes - 2]
 
 
 def number_of(node: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""The loops over steps behind `fit`: for one client, for a stack in turn, for a stack at once."""
+"""The loops over steps behind `fit`: for one client, and for a stack of clients in turn."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from motet import tree
 from motet.execution.choice import current
-from motet.execution.programs import Step, traceable
+from motet.execution.programs import Program, Step, owned, traceable
 from motet.gradient import grad_with_aux
 from motet.optim import Optimizer
 from motet.plans import Batches
@@ -88,7 +87,7 @@ class Spec:
         return identity
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """A fit, taken apart into what steps change and what they only read."""
 
     changing: tuple[State, State, Any]  # parameters, buffers, moments
@@ -116,7 +115,7 @@ def in_turn(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
         mine = [r[client] if s else r for r, s in zip(rows, stacked, strict=True)]
         params, buffers, frozen, batches, given = rebuilt(spec.structure, mine)
         moments = spec.optimizer.init(params)
-        work = _Work((params, buffers, moments), (frozen, given, batches.rate), batches)
+        work = Work((params, buffers, moments), (frozen, given, batches.rate), batches)
         walk = _walk_one if traceable(mine) else _walk_unseen
         results.append(walk(spec, _laid_out(work)))
     if clients == 1:
@@ -124,49 +123,25 @@ def in_turn(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
     return [torch.stack(leaf) for leaf in zip(*results, strict=True)]
 
 
-def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -> list[Tensor]:
-    """Run a stack as one: every step is a batched step of all clients."""
-    values = rebuilt(spec.structure, rows)
-    flags = rebuilt(spec.structure, [torch.tensor(s, device="cpu") for s in stacked])
-
-    def expand(value: Tensor, flag: Tensor) -> Tensor:
-        return value if bool(flag) else value.expand(clients, *value.shape)
-
-    params, buffers = (
-        tree.tree_map(expand, v, f) for v, f in zip(values[:2], flags[:2], strict=True)
-    )
-    frozen, batches, given = values[2:]
-    # Data are each client's own, or shared by a stack of models; half and half is a client's own.
-    own_data = any(bool(flag) for flag in flags[3])
-    if own_data:
-        batches = Batches(*(expand(v, s) for v, s in zip(batches, flags[3], strict=True)))
-    moments = vmap(spec.optimizer.init)(params)
-    data_dim = 0 if own_data else None
-    dims = (0, 0, 0, _in_dims(flags[2]), _in_dims(flags[4]), data_dim, data_dim)
-    work = _Work((params, buffers, moments), (frozen, given, batches.rate), batches)
-    walk = _StackedWalk(batches, own_data, clients)
-    return _walk_stack(spec, work, walk, vmap(spec.step, in_dims=dims), dims)
-
-
-def _walk_one(spec: Spec, work: _Work) -> list[Tensor]:
+def _walk_one(spec: Spec, work: Work) -> list[Tensor]:
     def flat(*values: Tensor) -> list[Tensor]:
         changing, reading, batch = rebuilt((*work[:2], like), values)
         return tree.leaves(spec.step(*changing, *reading, batch, gradient=_by_autograd))
 
     batches = work.batches
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
-    step: Step | None = None
+    program: Program | None = None
     for number in batches.weight.any(-1).nonzero().flatten().tolist():
         like = channels_last(batches.step(number))
-        if step is None:
-            state, step = _prepared(
-                spec, "loop", flat, state, [*fixed, *like], width=len(like.weight), owned=False
-            )
-        state = list(step(*state, *fixed, *like))
+        if program is None:
+            values, width = [*state, *fixed, *like], len(like.weight)
+            program = prepared(spec, "loop", flat, values, donated=len(state), width=width)
+            state = owned(state) if program.overwrites else state
+        state = list(program.run(*state, *fixed, *like))
     return state[: len(tree.leaves(work.changing[:2]))]
 
 
-def _walk_unseen(spec: Spec, work: _Work) -> list[Tensor]:
+def _walk_unseen(spec: Spec, work: Work) -> list[Tensor]:
     """Walk every step, and keep the active ones: inside another transform nobody can look."""
     state, batches = work.changing, work.batches
     active = batches.weight.any(-1)
@@ -175,57 +150,25 @@ def _walk_unseen(spec: Spec, work: _Work) -> list[Tensor]:
     return tree.leaves(state[:2])
 
 
-def _walk_stack(
-    spec: Spec, work: _Work, walk: _StackedWalk, many: Callable[..., Any], dims: tuple[Any, ...]
-) -> list[Tensor]:
-    def flat(*values: Tensor) -> list[Tensor]:
-        changing, reading, batch = rebuilt((*work[:2], like), values)
-        return tree.leaves(many(*changing, *reading, batch))
-
-    def flat_where_active(*values: Tensor) -> list[Tensor]:
-        *others, active = values
-        old = others[: len(state)]
-        return [_chosen(active, new, o) for new, o in zip(flat(*others), old, strict=True)]
-
-    state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
-    steps: dict[bool, Step] = {}
-    for number in walk.active_steps():
-        like, active = walk.step(number)
-        everybody = traceable([active]) and bool(active.all())
-        rest = [*fixed, *like] if everybody else [*fixed, *like, active]
-        if everybody not in steps:
-            chosen = flat if everybody else flat_where_active
-            what = ("stack", everybody, repr(dims))
-            width = like.weight.shape[-1]
-            state, steps[everybody] = _prepared(
-                spec, what, chosen, state, rest, width=width, owned=bool(steps)
-            )
-        state = list(steps[everybody](*state, *rest))
-    return state[: len(tree.leaves(work.changing[:2]))]
-
-
-def _prepared(
+def prepared(
     spec: Spec,
     what: Hashable,
     step: Step,
-    state: list[Tensor],
-    rest: Sequence[Tensor],
+    values: Sequence[Tensor],
     *,
+    donated: int,
     width: int,
-    owned: bool,
-) -> tuple[list[Tensor], Step]:
-    """Choose between a step and its program; a program may write into the state it is given."""
+    data: int | None = None,
+) -> Program:
+    """Choose between a step and its program."""
     execution, identity = current(), spec.identity()
     wanted = execution.traced and width in execution.widths and identity is not None
-    if not wanted or not traceable([*state, *rest]):
-        return state, step
-    if not owned:
-        state = [leaf.clone(memory_format=torch.preserve_format) for leaf in state]
-    program = spec.task.programs.get((what, identity), step, [*state, *rest], donated=len(state))
-    return state, program
+    if not wanted or not traceable(values):
+        return Program(step)
+    return spec.task.programs.get((what, identity), step, values, donated=donated, data=data)
 
 
-def _laid_out(work: _Work) -> _Work:
+def _laid_out(work: Work) -> Work:
     return work._replace(changing=tree.tree_map(image_last, work.changing))
 
 
@@ -241,55 +184,7 @@ def image_last(leaf: Tensor) -> Tensor:
     return leaf.contiguous(memory_format=torch.channels_last)
 
 
-@dataclass
-class _StackedWalk:
-    """The steps of a stack of clients, or of a stack of models that share one client's data."""
-
-    batches: Batches
-    stacked: bool
-    clients: int
-
-    def active_steps(self) -> list[int]:
-        """List the steps in which anybody has an example; all, where nobody can look."""
-        active = self.batches.weight.any(-1)  # [clients, steps] or [steps]
-        if not traceable([active]):
-            return list(range(active.shape[-1]))
-        numbers: list[int] = (active.any(0) if self.stacked else active).nonzero()[:, 0].tolist()
-        return numbers
-
-    def step(self, number: int) -> tuple[Batch, Tensor]:
-        """Gather the examples of a step, and say who has any."""
-        if not self.stacked:
-            batch = self.batches.step(number)
-            return batch, batch.weight.any().expand(self.clients)
-        b = self.batches
-        rows = b.rows[:, number]  # [clients, batch]
-        flat = (rows + torch.arange(self.clients)[:, None] * b.x.shape[1]).flatten()
-        x, y = (_gathered(values, flat, rows.shape) for values in (b.x, b.y))
-        batch = Batch(x, y, b.weight[:, number], b.key[:, number])
-        return batch, batch.weight.any(-1)
-
-
-def _gathered(values: Tensor, flat: Tensor, shape: torch.Size) -> Tensor:
-    """Take rows of a stack [clients, examples, ...]; one flat index is faster than two."""
-    return values.flatten(0, 1).index_select(0, flat).view(*shape, *values.shape[2:])
-
-
 def rebuilt(structure: T, values: Iterable[Tensor]) -> T:
     """Put values into a structure, in the order of `tree.leaves`."""
     ordered = iter(values)
     return tree.tree_map(lambda _: next(ordered), structure)
-
-
-def _in_dims(flags: Any) -> Any:
-    """Turn a tree of "is stacked" flags into vmap's in_dims (which are not tensors)."""
-    if isinstance(flags, Tensor):
-        return 0 if bool(flags) else None
-    if isinstance(flags, dict):
-        return {k: _in_dims(v) for k, v in flags.items()}
-    values = [_in_dims(v) for v in flags]
-    return type(flags)(*values) if hasattr(flags, "_fields") else tuple(values)
-
-
-def _chosen(active: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    return torch.where(active.view(-1, *[1] * (yes.ndim - 1)), yes, no)

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from motet.execution.nodes import PRODUCTS, aten, layout_of, number_of, root, shape_of, viewed
+from motet.execution.nodes import (
+    PRODUCTS,
+    aten,
+    is_by_rows,
+    layout_of,
+    number_of,
+    root,
+    shape_of,
+    viewed,
+)
 
 
 class Term(NamedTuple):
@@ -65,7 +74,7 @@ class Reader:
         if layout_of(base) != layout_of(node):
             return None  # a view of the result may rely on its strides
         update = self._update(base, node)
-        return None if update and update.products and not _is_by_rows(base) else update
+        return None if update and update.products and not is_by_rows(base) else update
 
     def _update(self, base: fx.Node, node: Any) -> Update | None:
         """Read a node as a sum in which the base occurs."""
@@ -174,11 +183,6 @@ def _is_sum(node: fx.Node) -> bool:
 
 def _is_floating(node: fx.Node) -> bool:
     return layout_of(node).dtype.is_floating_point
-
-
-def _is_by_rows(node: fx.Node) -> bool:
-    shape, stride, _ = layout_of(node)
-    return torch.empty(shape, device="meta").stride() == stride
 
 
 def _kind(node: fx.Node) -> tuple[tuple[int, ...], torch.dtype]:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from toys import assert_close
 
-from motet.execution.graphs import aten, simplified, traced
+from motet.execution.graphs import aten, simplified
 
 CLIENTS, ROWS = 3, 5
 NET = nn.Sequential(nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 4))
@@ -44,13 +44,13 @@ def operations(step):
 
 
 def test_a_traced_step_computes_what_the_step_computes():
-    program = traced(vmap(one), values(), donated=4)
+    program = simplified(vmap(one), values(), donated=4)
     expected = vmap(one)(*values())
     assert_close(tuple(program(*values())), tuple(expected), 1e-6)
 
 
 def test_a_program_may_be_replayed_on_its_own_results():
-    program, plain = traced(vmap(one), values(), donated=4), values()
+    program, plain = simplified(vmap(one), values(), donated=4), values()
     *state, x, y, rate = values()
     for _ in range(5):
         state = program(*state, x, y, rate)
@@ -81,7 +81,7 @@ def test_the_gradient_that_autograd_makes_of_a_stack_is_folded_too():
         return [p - r * s for p, r, s in zip(params, rates, slopes, strict=True)]
 
     assert operations(step).count(aten.baddbmm_.default) == 2
-    program = traced(step, values(), donated=4)
+    program = simplified(step, values(), donated=4)
     assert_close(tuple(program(*values())), tuple(vmap(one)(*values())), 1e-6)
 
 
@@ -90,7 +90,7 @@ def test_the_transpose_of_a_product_is_the_product_of_transposes():
         return [weight - 0.5 * (x @ y).mT, (x @ y).mT + weight.mT.contiguous().mT]
 
     start = [torch.randn(5, 3), torch.randn(3, 4), torch.randn(4, 5)]
-    program = traced(step, [value.clone() for value in start], donated=0)
+    program = simplified(step, [value.clone() for value in start], donated=0)
     assert_close(tuple(program(*start)), tuple(step(*start)), 1e-6)
 
 
@@ -103,7 +103,7 @@ def test_nothing_that_changes_nothing_is_left():
 def test_arguments_that_were_not_given_away_are_not_written():
     given = values()
     before = [value.clone() for value in given]
-    traced(vmap(one), given, donated=4)(*[v.clone() for v in given[:4]], *given[4:])
+    simplified(vmap(one), given, donated=4)(*[v.clone() for v in given[:4]], *given[4:])
     assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
 
 
@@ -114,7 +114,7 @@ def test_a_parameter_that_others_still_need_is_not_overwritten_too_early():
 
     start = [torch.eye(3) + 1, torch.ones(3, 3) * 2, torch.tensor(0.5)]
     expected = tied(*start)
-    program = traced(tied, [value.clone() for value in start], donated=2)
+    program = simplified(tied, [value.clone() for value in start], donated=2)
     assert_close(tuple(program(*[value.clone() for value in start])), tuple(expected))
 
 
@@ -123,7 +123,7 @@ def test_a_state_that_remembers_the_old_parameters_keeps_them():
         return [weight - x * weight.sin(), weight]
 
     start = [torch.ones(3), torch.zeros(3), torch.tensor(0.5)]
-    program = traced(remembering, [value.clone() for value in start], donated=2)
+    program = simplified(remembering, [value.clone() for value in start], donated=2)
     new, old = program(*[value.clone() for value in start])
     assert torch.equal(old, torch.ones(3))
     assert not torch.equal(new, old)
@@ -138,7 +138,7 @@ def test_operations_that_write_are_replayed_in_order():
         return [weight - x * (second - first)]
 
     start = [torch.zeros(4), torch.tensor(2.0)]
-    program = traced(writing, [value.clone() for value in start], donated=1)
+    program = simplified(writing, [value.clone() for value in start], donated=1)
     assert_close(tuple(program(torch.zeros(4), start[1])), tuple(writing(*start)))
 
 
@@ -148,5 +148,5 @@ def test_equal_numbers_of_different_types_are_not_taken_for_one_another(number):
         return [weight + x.to(torch.int64) * 1 + x * 1.0 * number]
 
     start = [torch.zeros(2), torch.tensor([1.5, 2.5])]
-    program = traced(step, start, donated=0)
+    program = simplified(step, start, donated=0)
     assert_close(tuple(program(*start)), tuple(step(*start)))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import assert_close
 
-from motet.execution.graphs import aten, simplified, traced
+from motet.execution.graphs import aten, simplified
 
 SIZE = 4
 NAMES = ("first", "second", "mixture", "anchor", "left", "right", "rate")
@@ -27,7 +27,7 @@ def operations(step, donated=1):
 
 def assert_same(step, donated, *, tolerance=1e-5):
     """Replay a program on its own results, as training does."""
-    program = traced(step, [value.clone() for value in start()], donated=donated)
+    program = simplified(step, [value.clone() for value in start()], donated=donated)
     values, expected = [value.clone() for value in start()], start()
     fixed = [value.clone() for value in values[donated:]]
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_pull_of_strength_zero_changes_no_bit():
     def free(first, second, mixture, anchor, left, right, rate):
         return [first - rate * (left @ right)]
 
-    programs = [traced(step, start(), donated=1) for step in (weak, free)]
+    programs = [simplified(step, start(), donated=1) for step in (weak, free)]
     assert torch.equal(programs[0](*start())[0], programs[1](*start())[0])
 
 
@@ -171,7 +171,7 @@ def test_clients_without_a_batch_stay_as_they_are():
     left[1] = float("nan")  # of nobody: it must not show
     rate = torch.full((3, 1, 1), 0.1)
     values = [weights, anchor, left, right, rate, active]
-    program = traced(masked, values, donated=1)
+    program = simplified(masked, values, donated=1)
     stepped = program(weights.clone(), *values[1:])[0]
     assert torch.equal(stepped[1], weights[1])
     assert_close(stepped, masked(*values)[0], 1e-6)
