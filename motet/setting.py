@@ -109,7 +109,7 @@ class Setting:
     def data(self, client: str, plans: Mapping[str, Plan], number: int) -> ClientData:
         """Draw a client's batches for the phases of one round."""
         splits: set[str] = {plan.split for plan in plans.values()}
-        examples = {split: self.federation.examples(client, split) for split in splits}
+        examples = {split: self.federation.lent_examples(client, split) for split in splits}
         return self.data_from(examples, client, plans, number)
 
     def work(self, client: str, number: int) -> ClientData:

@@ -20,7 +20,7 @@ def is_tokens(dtype: np.dtype[Any]) -> bool:
 def to_inputs(x: NDArray[Any], normalize: Normalize | None) -> Tensor:
     """Make inputs: int64 for tokens, else float32, images in [0, 1], normalized if so asked.
 
-    The rows must be the caller's own: where they have the right type, they are not copied.
+    Where rows have the right type, they are neither copied nor changed.
     """
     if is_tokens(x.dtype):
         return torch.from_numpy(x.astype(np.int64, copy=False))

@@ -97,10 +97,19 @@ class Federation:
 
     def examples(self, client: str, split: str) -> Examples:
         """Read the examples of one client; without rows the tensors are empty."""
+        return self._examples(client, split, lambda values, rows: values.take(rows))
+
+    def lent_examples(self, client: str, split: str) -> Examples:
+        """Read the examples of one client to look at only: they may be the federation's own."""
+        return self._examples(client, split, lambda values, rows: values.lend(rows))
+
+    def _examples(
+        self, client: str, split: str, read: Callable[[Chain, NDArray[Any]], NDArray[Any]]
+    ) -> Examples:
         rows = self.rows.rows(self._find(client), _split_number(split))
         return Examples(
-            to_inputs(self.x.take(rows), self.normalize),
-            to_targets(self.y.take(rows), classes=self.classes),
+            to_inputs(read(self.x, rows), self.normalize),
+            to_targets(read(self.y, rows), classes=self.classes),
         )
 
     def check(self) -> Federation:
