@@ -1,0 +1,72 @@
+"""What a message costs besides its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from staging import FlowerTransport, LoopbackGrid, Stage
+
+from motet import FedAvg
+from motet.backends import flower_apps
+from motet.remote.parcels import Parcel
+
+
+@dataclass
+class Clock:
+    """Time that passes only where somebody sleeps, or looks."""
+
+    now: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class SlowGrid(LoopbackGrid):
+    """Has no reply before its time, and needs 10 ms to say so."""
+
+    def until(self, clock, ready) -> SlowGrid:
+        self.clock, self.ready, self.looks = clock, ready, 0
+        return self
+
+    def pull_messages(self, message_ids):
+        self.looks += 1
+        self.clock.now += 0.01
+        return super().pull_messages(message_ids) if self.clock.now >= self.ready else []
+
+
+def waited(monkeypatch, stage, *, reply_after, deadline_s=600.0):
+    """Ask one client, and return how long it took, how often we looked, and what came."""
+    clock = Clock()
+    monkeypatch.setattr(flower_apps, "time", clock)
+    grid = SlowGrid(stage.grid.app, stage.grid.nodes).until(clock, clock.now + reply_after)
+    parcel, began = Parcel({"client": "few"}), clock.now
+    came = FlowerTransport(grid).exchange("train", {"few": parcel}, number=0, deadline_s=deadline_s)
+    return clock.now - began, grid.looks, came
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage.set(FedAvg(), tmp_path)
+
+
+def test_a_long_round_does_not_keep_the_superlink_busy(monkeypatch, stage):
+    seconds, looks, came = waited(monkeypatch, stage, reply_after=30.0)
+    assert came.replies
+    assert seconds < 31.1
+    assert looks < 45, "each look is a request to the SuperLink, and a query of its database"
+
+
+def test_a_short_round_is_not_made_long_by_waiting(monkeypatch, stage):
+    seconds, _, came = waited(monkeypatch, stage, reply_after=0.2)
+    assert came.replies
+    assert seconds < 0.35
+
+
+def test_nobody_waits_beyond_the_deadline(monkeypatch, stage):
+    seconds, _, came = waited(monkeypatch, stage, reply_after=60.0, deadline_s=7.5)
+    assert came.lost == {"few": "no reply within 7.5 s"}
+    assert seconds < 7.6
