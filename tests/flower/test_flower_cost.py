@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from staging import FlowerTransport, LoopbackGrid, Stage
 
-from motet import FedAvg
+from motet import FedAvg, FedFomo
 from motet.backends import flower_apps
 from motet.remote.parcels import Parcel
 
@@ -70,3 +70,20 @@ def test_nobody_waits_beyond_the_deadline(monkeypatch, stage):
     seconds, _, came = waited(monkeypatch, stage, reply_after=60.0, deadline_s=7.5)
     assert came.lost == {"few": "no reply within 7.5 s"}
     assert seconds < 7.6
+
+
+class Watched(FlowerTransport):
+    """Notes how many different downloads each exchange holds."""
+
+    def exchange(self, action, parcels, **about):
+        self.held = len({id(parcel.arrays) for parcel in parcels.values()})
+        return super().exchange(action, parcels, **about)
+
+
+@pytest.mark.parametrize(("method", "copies"), [(FedAvg(), 1), (FedFomo(), 6)])
+def test_what_all_clients_are_sent_is_held_once(method, copies, tmp_path):
+    stage = Stage.set(method, tmp_path)
+    assert len(stage.world.data.clients) == 6
+    transport = Watched(stage.grid, poll_s=0.01)
+    stage.play(transport)
+    assert transport.held == copies
