@@ -19,7 +19,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from motet.errors import MotetError, WireError
 from motet.remote.agreement import Agreement
-from motet.remote.conductor import conduct
 from motet.remote.parcels import Parcel, Scalar, read_npy
 from motet.remote.site import SCORE, TRAIN, Site, answer, open_site
 from motet.remote.terms import Terms
@@ -46,6 +45,9 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        # Here, since a site starts a process per message, and would wait for it every time.
+        from motet.remote.conductor import conduct
+
         _show_log()
         run_config = {**defaults, **context.run_config}
         try:

@@ -1,15 +1,70 @@
-"""What a message costs besides its work."""
+"""What a message costs besides its work: the start of a process at the site, and the wait."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from staging import FlowerTransport, LoopbackGrid, Stage
 
 from motet import FedAvg, FedFomo
 from motet.backends import flower_apps
 from motet.remote.parcels import Parcel
+
+CONFIG = """
+[method]
+name = "fedper"
+[model]
+name = "mlp"
+[data]
+shape = [4]
+classes = 2
+"""
+# Flower starts a process for every message to a site; this one answers one.
+SITE = f"""
+import sys
+import torch
+import flwr.supernode.cli
+from flwr.app import ArrayRecord, Array, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+before = set(sys.modules)
+from motet.backends.flower_apps import client_app
+from motet.remote.agreement import Agreement
+
+place, run_config = sys.argv[1], {{"experiment": "one", "config": {CONFIG!r}}}
+agreed = Agreement.from_text("one", {CONFIG!r})
+body = {{n: p for n, p in agreed.setting_at("a", place).initial.items() if "head" not in n}}
+header = {{"client": "a", "agreed": agreed.agreed, "round": 0, "clients": 3}}
+arrays = ArrayRecord({{name: Array(leaf.numpy()) for name, leaf in body.items()}})
+content = RecordDict({{"arrays": arrays, "header": ConfigRecord(header)}})
+node_config = {{"client": "a", "data": place, "state-dir": place + "/state"}}
+message = Message(content, 1, "train")
+message.metadata.__dict__["_message_id"] = "first"
+reply = client_app()(message, Context(1, 1, node_config, RecordDict(), run_config))
+header = reply.content["header"]
+assert "weight" in header, header
+print(*set(sys.modules) - before)
+"""
+NEEDED = {"motet", "torch", "numpy", "safetensors"}
+SERVERS_OWN = {"motet.remote.conductor", "motet.rundir", "motet.checkpoint", "sqlite3"}
+COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "torch.fx.experimental.proxy_tensor"}
+
+
+def test_a_site_imports_nothing_for_a_message_that_the_message_does_not_need(tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    np.savez(tmp_path / "train.npz", x=x, y=(x[:, 0] > 0).astype(np.int64))
+    command = [sys.executable, "-c", SITE, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    imported = set(told.stdout.split())
+    packages = {name.split(".")[0] for name in imported} - sys.stdlib_module_names
+    assert {p for p in packages if not p.startswith("_cython")} <= NEEDED
+    assert not imported & (SERVERS_OWN | COMPILERS)
 
 
 @dataclass
