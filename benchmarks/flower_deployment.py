@@ -3,14 +3,18 @@
     python benchmarks/flower_deployment.py [SITES [ROUNDS]]        # 10 and 5 unless given
 
 A model of 5 MB, one gradient step per round; SuperLink, path filter and sites on loopback, over TLS
-with keys.
-Ours also checks every message, keeps private state on disk and writes a checkpoint per round.
-Most of a round is Flower's polling and the start of a Python process per message, in both.
+with keys, and one torch thread per process.
+Flower's own takes its step twice: with `torch.optim`, which imports torch's compiler, and by hand,
+the least that a client of Flower can do.
+Ours also reads data, checks every message, keeps private state on disk and writes a checkpoint per
+round (the checkpoint comes after the seconds of its round).
+Most of a round is Flower's polling and the start of a Python process per message, in all three.
 `flower_overhead.py` shows the rest alone, and counts bytes.
 """
 
 from __future__ import annotations
 
+import compileall
 import json
 import statistics
 import sys
@@ -20,6 +24,7 @@ from pathlib import Path
 
 import tomli_w
 
+import motet
 from motet.config import experiment_from_dict
 from motet.deploy import results
 from motet.deploy.app import FLOWER
@@ -75,11 +80,17 @@ def train(message, context):
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = torch.zeros(1, 64), torch.zeros(1, dtype=torch.int64)
     torch.nn.functional.cross_entropy(model(x), y).backward()
-    torch.optim.SGD(model.parameters(), lr=0.01).step()
+    STEP
     metrics = MetricRecord({"num-examples": 1})
     content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
     return Message(content, reply_to=message)
 """
+STEPS = {
+    "optim": "torch.optim.SGD(model.parameters(), lr=0.01).step()",
+    "by-hand": """with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.01 * parameter.grad""",
+}
 NETWORK = f"""
 from torch import nn
 
@@ -102,10 +113,11 @@ def make_deployment(folder: Path, sites: int, rounds: int) -> Deployment:
     return draft.deployment
 
 
-def plain_app(folder: Path, settings: dict[str, int | str]) -> Path:
-    app = folder / "plain"
+def plain_app(folder: Path, settings: dict[str, int | str], step: str) -> Path:
+    app = folder / "app"
     (app / PACKAGE).mkdir(parents=True)
-    files = {"__init__": "", "server_app": PLAIN_SERVER, "client_app": PLAIN_CLIENT}
+    client = PLAIN_CLIENT.replace("STEP", STEPS[step])
+    files = {"__init__": "", "server_app": PLAIN_SERVER, "client_app": client}
     for name, text in {**files, "network": NETWORK}.items():
         (app / PACKAGE / f"{name}.py").write_text(text)
     parts = {f"{side}app": f"{PACKAGE}.{side}_app:app" for side in ("server", "client")}
@@ -138,12 +150,19 @@ def ours(federation: Loopback, folder: Path) -> list[float]:
     return [line["seconds"] for line in results.rounds(out)]
 
 
-def plain(federation: Loopback, folder: Path, rounds: int) -> list[float]:
-    out = folder / "plain.txt"
+def plain(federation: Loopback, folder: Path, rounds: int, step: str) -> list[float]:
+    own = folder / f"plain-{step}"
+    own.mkdir()
+    out, config = own / "seconds.json", own / "run.toml"
     settings = {"sites": len(federation.deployment.sites), "rounds": rounds, "out": str(out)}
-    (folder / "plain.toml").write_text(tomli_w.dumps(settings))
-    run(federation, plain_app(folder, settings), folder / "plain.toml")
+    config.write_text(tomli_w.dumps(settings))
+    run(federation, plain_app(own, settings, step), config)
     return json.loads(out.read_text())
+
+
+def compile_ours() -> None:
+    """Compile our modules, as installing does: else every message may wait for that."""
+    compileall.compile_dir(Path(motet.__file__).parent, quiet=1)
 
 
 def tell(name: str, seconds: list[float]) -> None:
@@ -153,6 +172,7 @@ def tell(name: str, seconds: list[float]) -> None:
 
 def main() -> None:
     sites, rounds = (*map(int, sys.argv[1:]), *(10, 5)[len(sys.argv) - 1 :])
+    compile_ours()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         deployment = make_deployment(folder, sites, rounds)
@@ -163,7 +183,8 @@ def main() -> None:
                 federation.start_site(site)
             federation.await_online(deployment.sites)
             print(f"5 MB, {sites} sites, {rounds} rounds, TLS and keys", flush=True)
-            tell("Flower's FedAvg", plain(federation, folder, rounds))
+            for step in STEPS:
+                tell(f"Flower's FedAvg, {step}", plain(federation, folder, rounds, step))
             tell("Motet on Flower", ours(federation, folder))
 
 

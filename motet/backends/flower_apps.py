@@ -19,7 +19,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from motet.errors import MotetError, WireError
 from motet.remote.agreement import Agreement
-from motet.remote.conductor import conduct
 from motet.remote.parcels import Parcel, Scalar, read_npy
 from motet.remote.site import SCORE, TRAIN, Site, answer, open_site
 from motet.remote.terms import Terms
@@ -46,6 +45,9 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        # Here, since a site starts a process per message, and would wait for it every time.
+        from motet.remote.conductor import conduct
+
         _show_log()
         run_config = {**defaults, **context.run_config}
         try:
@@ -102,12 +104,12 @@ class FlowerTransport:
     Attributes:
         grid: Where messages go.
         names: For nodes without a registered name, as in simulations: they get these, in order.
-        poll_s: Seconds between two looks for replies.
+        poll_s: Most seconds between two looks for replies; a short round is looked at more often.
     """
 
     grid: Grid
     names: Sequence[str] = ()
-    poll_s: float = 0.2
+    poll_s: float = 1.0
     _sent: dict[str, Sent] = field(default_factory=dict)  # unanswered, by message id
     _given: dict[int, str] = field(default_factory=dict)  # names of nodes that had none
 
@@ -121,7 +123,8 @@ class FlowerTransport:
         """Send each client its own parcel, and wait for the replies to these, no longer."""
         # A late reply is not used, but for another deadline it can be had, and named.
         due = self._push(action, parcels, number, ttl_s=2 * deadline_s)
-        end = time.monotonic() + deadline_s
+        began = time.monotonic()
+        end = began + deadline_s
         self._sent |= {name: Sent(c, number, end + deadline_s) for name, c in due.items()}
         silent = parcels.keys() - set(due.values())
         replies, lost = {}, dict.fromkeys(silent, "it could not be reached")
@@ -133,9 +136,11 @@ class FlowerTransport:
                     lost[sent.client] = _why(message)
                 else:
                     replies[sent.client] = _reply(message)
-            if time.monotonic() >= end:
+            now = time.monotonic()
+            if not due or now >= end:
                 break
-            time.sleep(self.poll_s if due else 0)
+            # Each look is work for the SuperLink, so they become rarer the longer it takes.
+            time.sleep(min((now - began) / 2, self.poll_s, end - now))
         lost |= dict.fromkeys(due.values(), f"no reply within {deadline_s:g} s")
         return Delivery(replies, lost)
 

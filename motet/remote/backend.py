@@ -15,8 +15,8 @@ from motet import tree, wire
 from motet.backends.backend import Outcome, combine
 from motet.errors import CapabilityError, CohortError, WireError
 from motet.evaluate import Score
-from motet.method import RoundInfo
-from motet.remote.parcels import Parcel, Scalar, scalar, unpack
+from motet.method import PerClient, RoundInfo
+from motet.remote.parcels import Arrays, Parcel, Scalar, scalar, unpack
 from motet.remote.site import SCORE, TRAIN
 from motet.remote.transport import Transport
 from motet.setting import Point, Setting, down_for
@@ -85,9 +85,8 @@ class Remote:
         self, action: str, cohort: list[str], down: Any, info: RoundInfo, more: dict[str, Scalar]
     ) -> Mapping[str, Parcel]:
         header = {"round": info.number, "agreed": self.agreed, "clients": len(info.clients), **more}
-        parcels = {
-            c: Parcel({"client": c, **header}, wire.to_arrays(down_for(down, c))) for c in cohort
-        }
+        arrays = _arrays(down, cohort)
+        parcels = {c: Parcel({"client": c, **header}, arrays[c]) for c in cohort}
         replies, lost = self.transport.exchange(
             action, parcels, number=info.number, deadline_s=self.deadline_s
         )
@@ -117,6 +116,13 @@ class Remote:
             gradients=scalar(reply.header, "gradients", float),
             replied=(client,),
         )
+
+
+def _arrays(down: Any, cohort: list[str]) -> Mapping[str, Arrays]:
+    """Turn every client's download into arrays; what all get is turned, and held, once."""
+    if isinstance(down, PerClient):
+        return {client: wire.to_arrays(down[client]) for client in cohort}
+    return dict.fromkeys(cohort, wire.to_arrays(down))
 
 
 def _check_header(reply: Parcel, info: RoundInfo) -> None:

@@ -85,5 +85,5 @@ def _check_size(template: Any, arrays: Arrays) -> None:
 
 def _check_finite(value: Any) -> None:
     for name, leaf in tree.flatten(value):
-        if leaf.is_floating_point() and not leaf.isfinite().all():
+        if not tree.is_finite(leaf):
             raise WireError(f"{tree.readable(name)} holds a NaN or an infinity.")
