@@ -132,7 +132,10 @@ class Vectorized:
         return run_on(self.plan.device, work, *values)
 
     def _chunks(self, clients: Sequence[str], plans: Mapping[str, Plan]) -> list[list[str]]:
-        """Put clients of similar size together, whatever the order they are listed in."""
+        """Put clients of similar size together, whatever the order they are listed in.
+
+        The largest come first: threads that begin with them end at about the same time.
+        """
         federation = self.setting.federation
         widths = {c: self._width(c, plans) for c in clients}
         ordered = sorted(clients, key=lambda c: (widths[c], federation.size(c, "train"), c))
@@ -141,7 +144,7 @@ class Vectorized:
         for client in ordered:
             fits = groups and len(groups[-1]) < size and widths[groups[-1][0]] == widths[client]
             groups[-1].append(client) if fits else groups.append([client])
-        return groups
+        return groups[::-1]
 
     def _width(self, client: str, plans: Mapping[str, Plan]) -> tuple[int, ...]:
         """Rows per batch, where they matter: batch statistics see every row, padding too."""

@@ -24,7 +24,7 @@ from motet.execution.watching import Counting
 from motet.setting import Setting
 from motet.task import Task
 
-CACHE_BYTES = 12 * 2**20  # of parameters stacked at once: more falls out of the cache
+CACHE_BYTES = 16 * 2**20  # of parameters stacked at once: more falls out of the cache
 LARGEST_CHUNK = 32
 TRACING = 0.6  # seconds per phase of local work: two programs or so, for full and for ragged stacks
 SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
