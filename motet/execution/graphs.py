@@ -7,6 +7,7 @@ very network (docs/decisions/0007-traced-steps.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from motet.execution.nodes import (
     PRODUCTS,
     aten,
     calls,
+    is_by_rows,
     is_transposed,
     layout_of,
     number_of,
@@ -25,7 +27,11 @@ from motet.execution.nodes import (
     viewed,
     writes,
 )
+from motet.execution.pooling import pool_first
 from motet.execution.recording import layout, recorded
+
+FEW_ROWS = 64  # of a batch
+LARGE = 2**16  # numbers of a layer's weights
 
 
 def simplified(
@@ -47,8 +53,10 @@ def simplified(
         _replace(graph, _copied)
         _share_equal_nodes(graph)
     graph.eliminate_dead_code()  # what nobody reads must not look like a reader below
+    pool_first(graph)
     _transpose_factors_instead(graph)
     write_updates(graph, donated)
+    _put_weights_first(graph)  # last: a product that is added where it is made stays as it is
     graph.eliminate_dead_code()
     graph.lint()
     program.recompile()
@@ -113,6 +121,35 @@ def _share_equal_nodes(graph: fx.Graph) -> None:
         if first is not node:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
+
+
+def _put_weights_first(graph: fx.Graph) -> None:
+    """Make (w x')' of x w': matrix libraries are slower where the first factor has few rows."""
+    for node in calls(graph):
+        if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+            continue
+        given: Any = node.args
+        *bias, x, turned = given
+        if not _is_large_and_turned(turned) or shape_of(node)[0] > FEW_ROWS:
+            continue
+        if any(len(shape_of(b)) != 1 for b in bias):
+            continue
+        target: Any = node.target
+        with graph.inserting_before(node):
+            columns = [graph.call_function(aten.unsqueeze.default, (b, 1)) for b in bias]
+            factors = (turned.args[0], graph.call_function(aten.t.default, (x,)))
+            product = graph.call_function(target, (*columns, *factors))
+            back = graph.call_function(aten.t.default, (product,))
+            by_rows: Any = {"memory_format": torch.contiguous_format}
+            instead = graph.call_function(aten.clone.default, (back,), by_rows)
+        instead.meta |= node.meta
+        node.replace_all_uses_with(instead)
+        graph.erase_node(node)
+
+
+def _is_large_and_turned(factor: Any) -> bool:
+    source = factor.args[0] if "layout" in factor.meta and is_transposed(factor) else None
+    return source is not None and math.prod(shape_of(source)) >= LARGE and is_by_rows(source)
 
 
 def _transpose_factors_instead(graph: fx.Graph) -> None:
