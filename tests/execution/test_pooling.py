@@ -110,24 +110,69 @@ def test_rectified_numbers_that_somebody_else_needs_are_made(function):
         assert torch.equal(came, expected)
 
 
+@pytest.mark.parametrize("function", [seen_twice, told_where, penalized_half_way])
+def test_that_holds_without_a_way_back_too(function):
+    x = images(2, 3, 6, 6)
+
+    def step(x):
+        return [function(x)]
+
+    assert has_large(step, x, aten.relu.default)
+    assert torch.equal(simplified(step, [x], 0)(x)[0], step(x)[0])
+
+
+def backwards(x, *, threshold=0, other=False, half_way=False):
+    """A way back through pool and rectifier that somebody has written by hand."""
+    y = x.relu()
+    values, where = aten.max_pool2d_with_indices(y, [2, 2], [2, 2])
+    if other:
+        where = aten.max_pool2d_with_indices(-x, [2, 2], [2, 2])[1]
+    back = aten.max_pool2d_with_indices_backward(
+        values + 1, y, [2, 2], [2, 2], [0, 0], [1, 1], False, where
+    )
+    cut = aten.threshold_backward(back, y, threshold)
+    return [values, cut, back] if half_way else [values, cut]
+
+
+@pytest.mark.parametrize(
+    "odd", [{}, {"threshold": 1}, {"other": True}, {"half_way": True}], ids=str
+)
+def test_only_the_way_back_that_was_come_is_swapped(odd):
+    x = images(2, 3, 6, 6)
+
+    def step(x):
+        return backwards(x, **odd)
+
+    assert has_large(step, x, aten.relu.default) == bool(odd)
+    for came, expected in zip(simplified(step, [x], 0)(x), step(x), strict=True):
+        assert torch.equal(came, expected)
+
+
 def test_other_rectifiers_stay_where_they_are():
     x, step = images(2, 3, 6, 6), slope(by_another_rectifier)
     assert has_large(step, x, aten.leaky_relu.default)
     assert torch.equal(simplified(step, [x], 0)(x)[1], step(x)[1])
+
+    def forwards(x):
+        return [by_another_rectifier(x)]
+
+    assert torch.equal(simplified(forwards, [x], 0)(x)[0], forwards(x)[0])
 
 
 INPUTS = 256
 OUTPUTS = LARGE // INPUTS
 
 
-def products(rows, outputs, bias):
-    """Trace a layer, and say which shapes its products have."""
+def products(rows, outputs, bias, *, by_columns=False, **options):
+    """Trace a layer, and say which shape comes first in its product."""
     rng = torch.Generator().manual_seed(0)
     shapes = ((rows, INPUTS), (outputs, INPUTS), bias)
     values = [torch.randn(*shape, generator=rng) for shape in shapes]
+    if by_columns:
+        values[1] = values[1].t().contiguous().t()
 
     def step(x, w, b):
-        return [torch.addmm(b, x, w.t()).view(-1)]  # which only works row by row
+        return [torch.addmm(b, x, w.t(), **options).view(-1)]  # which only works row by row
 
     program = simplified(step, values, 0)
     torch.testing.assert_close(program(*values), step(*values), rtol=1e-4, atol=1e-4)
@@ -156,6 +201,11 @@ def test_large_weights_come_first_in_the_product():
 )
 def test_other_products_stay_as_they_are(rows, outputs, bias):
     assert products(rows, outputs, bias) == [(rows, INPUTS)]
+
+
+def test_a_product_that_is_scaled_and_weights_by_columns_stay_as_they_are():
+    assert products(8, OUTPUTS, (OUTPUTS,), alpha=2.0) == [(8, INPUTS)]
+    assert products(8, OUTPUTS, (OUTPUTS,), by_columns=True) == [(8, INPUTS)]
 
 
 def test_weights_are_updated_inside_the_product_all_the_same():
