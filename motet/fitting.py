@@ -18,6 +18,7 @@ from motet import tree
 from motet.errors import StructureError
 from motet.execution.choice import current
 from motet.execution.devices import at
+from motet.execution.programs import traceable
 from motet.execution.stacked import at_once
 from motet.execution.stepping import Objective as Objective
 from motet.execution.stepping import (
@@ -31,7 +32,7 @@ from motet.execution.stepping import (
 from motet.gradient import grad
 from motet.optim import Optimizer
 from motet.plans import Batches
-from motet.task import Task
+from motet.task import Batch, Task
 from motet.tree import State
 
 
@@ -167,6 +168,19 @@ def _mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
     total, weight = torch.zeros(()), torch.zeros(())
     for batch in map(channels_last, batches.steps()):
         here = batch.weight.sum()
-        total = total + task.evaluation_loss(state, batch) * here
+        total = total + _evaluation_loss(task, state, batch) * here
         weight = weight + here
     return total / weight.clamp(min=1)
+
+
+def _evaluation_loss(task: Task, state: State, batch: Batch) -> Tensor:
+    """Compute the loss by its program, if it has one."""
+
+    def flat(*values: Tensor) -> list[Tensor]:
+        return [task.evaluation_loss(*rebuilt((state, batch), values))]
+
+    values = tree.leaves((state, batch))
+    if not current().is_traced_for(len(batch.weight)) or not traceable(values):
+        return task.evaluation_loss(state, batch)
+    (loss,) = task.programs.get(("loss", tuple(state)), flat, values, donated=0).run(*values)
+    return loss

@@ -64,3 +64,22 @@ def test_statistics_stay_untouched():
     before = tree.clone(state)
     mean_loss(NET, state, walk(7))
     assert all(torch.equal(before[name], state[name]) for name in state)
+
+
+def test_a_traced_loss_is_the_same_and_traced_once_for_all_clients():
+    task = Task(NET.build)
+    states, data = [task.init(Key(i)) for i in range(4)], [walk(size) for size in SIZES]
+    stacked = stack_padded([{"val": d} for d in data])["val"]
+    with executing(Execution(mode="loop", traced=True, widths=frozenset({3}))):
+        came = vmap(lambda s, d: mean_loss(task, s, d))(tree.stack(states), stacked)
+    assert len(task.programs) == 1
+    assert_close(
+        came, torch.stack([mean_loss(NET, s, d) for s, d in zip(states, data, strict=True)])
+    )
+
+
+def test_a_loss_of_batches_in_other_sizes_is_not_traced():
+    task = Task(NET.build)
+    with executing(Execution(mode="loop", traced=True, widths=frozenset({4}))):
+        mean_loss(task, task.init(Key(0)), walk(7))
+    assert len(task.programs) == 0

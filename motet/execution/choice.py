@@ -27,6 +27,10 @@ class Execution:
     widths: frozenset[int] = frozenset()
     channels_last: bool = False
 
+    def is_traced_for(self, rows: int) -> bool:
+        """Tell whether batches of so many rows are worth a program."""
+        return self.traced and rows in self.widths
+
 
 _CURRENT: ContextVar[Execution] = ContextVar("execution")
 _DEFAULT = Execution()

@@ -161,8 +161,8 @@ def prepared(
     data: int | None = None,
 ) -> Program:
     """Choose between a step and its program."""
-    execution, identity = current(), spec.identity()
-    wanted = execution.traced and width in execution.widths and identity is not None
+    identity = spec.identity()
+    wanted = current().is_traced_for(width) and identity is not None
     if not wanted or not traceable(values):
         return Program(step)
     return spec.task.programs.get((what, identity), step, values, donated=donated, data=data)
