@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from motet.execution.nodes import aten, calls, layout_of, placeholders, results, root
-from motet.execution.updates import Reader, Term, Update, parts, where_masked
+from motet.execution.updates import Reader, Term, Update, is_read_up_to, parts, where_masked
 
 # Each out of place, and in place.
 SCALE = (aten.mul.Tensor, aten.mul_.Tensor)
@@ -38,6 +38,7 @@ def write_updates(graph: fx.Graph, donated: int) -> None:
     old_values = {new: old for new, old in pairs if looked_at[root(new)] == 1}
     part_of_another = {where_masked(old, new)[1] for new, old in old_values.items()} - set(returned)
     reader, writer = Reader(), _Writer(graph)
+    made: set[fx.Node] = set()  # values in memory of the step's own
     for node in calls(graph):  # in order: what is not yet overwritten can still be read
         update = reader.replacement(old_values[node], node) if node in old_values else None
         if update is not None:
@@ -46,7 +47,13 @@ def write_updates(graph: fx.Graph, donated: int) -> None:
             continue
         update = None if node in part_of_another else reader.step(node)
         if update is not None:
-            writer.write(node, update, in_place=False)
+            again = update.base in made and is_read_up_to(node, update.base)
+            written = writer.write(node, update, in_place=again)
+            if written is update.base:  # nothing was added, so it may be anybody's memory
+                continue
+            made.add(written)
+            if again:
+                reader.overwritten.add(update.base)
 
 
 @dataclass
@@ -56,7 +63,7 @@ class _Writer:
     graph: fx.Graph
     _made: dict[tuple[tuple[fx.Node, ...], float], fx.Node] = field(default_factory=dict)
 
-    def write(self, node: fx.Node, update: Update, *, in_place: bool) -> None:
+    def write(self, node: fx.Node, update: Update, *, in_place: bool) -> fx.Node:
         """Replace a node by the terms of an update, added one after another."""
         value = update.base
         with self.graph.inserting_before(node):
@@ -68,6 +75,7 @@ class _Writer:
             value.meta |= node.meta
         node.replace_all_uses_with(value)
         self.graph.erase_node(node)
+        return value
 
     def _additions(self, update: Update) -> Iterator[_Addition]:
         if update.number != 1:

@@ -60,11 +60,7 @@ class Reader:
         update = self._update(old, stepped)
         if update is None or (mask is not None and update.number != 1):
             return None
-        aliases = [old]
-        for alias in aliases:  # grows as it goes
-            aliases += [user for user in alias.users if viewed(user) is alias]
-        late = any(new < user for alias in aliases for user in alias.users)
-        return None if late else update._replace(mask=mask)
+        return update._replace(mask=mask) if is_read_up_to(new, old) else None
 
     def step(self, node: fx.Node) -> Update | None:
         """Read a node as `x - rate * gradient`."""
@@ -151,6 +147,14 @@ class Reader:
         looked_into: Any = node.args
         apart = all(root(f) is not base and self._is_there(f) for f in looked_into)
         return small and apart
+
+
+def is_read_up_to(node: fx.Node, value: fx.Node) -> bool:
+    """Tell whether nobody reads a value, or a view of it, after a node."""
+    aliases = [value]
+    for alias in aliases:  # grows as it goes
+        aliases += [user for user in alias.users if viewed(user) is alias]
+    return not any(node < user for alias in aliases for user in alias.users)
 
 
 def where_masked(old: fx.Node, result: Any) -> tuple[fx.Node | None, Any]:

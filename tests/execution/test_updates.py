@@ -88,6 +88,57 @@ def test_a_step_inside_a_step_is_short_too():
     assert aten.sub.Tensor not in found
 
 
+def inner_steps(first, anchor, left, rate):
+    """Three steps towards an anchor, all of them kept."""
+    points = [first]
+    for _ in range(3):
+        here = points[-1]
+        points.append(here - 0.1 * ((left @ here).tanh() @ here + 0.5 * (here - anchor)))
+    return points
+
+
+def test_steps_inside_a_step_use_one_memory():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first + inner_steps(first, anchor, left, rate)[-1]]
+
+    assert_same(step, 1)
+    found = operations(step)
+    assert found.count(aten.lerp.Scalar) == 1  # the first, away from the weights
+    assert found.count(aten.lerp_.Scalar) == 2
+
+
+def test_an_inner_point_that_is_needed_later_is_not_overwritten():
+    def averaged(first, second, mixture, anchor, left, right, rate):
+        _, one, two, three = inner_steps(first, anchor, left, rate)
+        return [first + three, second + two.t(), mixture + one.sum() / 100]
+
+    assert_same(averaged, 3)
+
+    def returned(first, second, mixture, anchor, left, right, rate):
+        _, one, two, _ = inner_steps(first, anchor, left, rate)
+        return [two, one]
+
+    assert_same(returned, 2)
+
+
+def test_a_multiple_of_an_inner_point_is_taken_before_the_point_moves_on():
+    def step(first, second, mixture, anchor, left, right, rate):
+        one = first - 0.1 * (left @ right)
+        half = 0.5 * one
+        two = one - 0.1 * (one - anchor)
+        return [first - 0.3 * half, second - 0.3 * two]
+
+    assert_same(step, 2)
+
+
+def test_a_step_of_nothing_leaves_a_value_where_it_is():
+    def step(first, second, mixture, anchor, left, right, rate):
+        same = anchor - 0.1 * (anchor - anchor)
+        return [first + (same - 0.1 * (same - left))]
+
+    assert_same(step, 1)
+
+
 def test_momentum_is_kept_in_its_place():
     def step(first, second, mixture, anchor, left, right, rate):
         velocity = 0.9 * second + left @ right
