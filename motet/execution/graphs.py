@@ -49,11 +49,13 @@ def simplified(
     graph = program.graph
     _forget_values(graph)
     _replace(graph, _viewed_whole)
-    if not any(writes(node) for node in calls(graph)):  # else a node may differ from its equal
+    pure = not any(writes(node) for node in calls(graph))
+    if pure:  # else a node may differ from its equal, or from itself a little later
         _replace(graph, _copied)
         _share_equal_nodes(graph)
     graph.eliminate_dead_code()  # what nobody reads must not look like a reader below
-    pool_first(graph)
+    if pure:
+        pool_first(graph)
     _transpose_factors_instead(graph)
     write_updates(graph, donated)
     _put_weights_first(graph)  # last: a product that is added where it is made stays as it is

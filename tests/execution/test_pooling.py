@@ -148,6 +148,18 @@ def test_only_the_way_back_that_was_come_is_swapped(odd):
         assert torch.equal(came, expected)
 
 
+def test_numbers_that_change_before_the_pool_are_rectified_before():
+    def step(x):
+        y = 2 * x
+        rectified = y.relu()
+        y.add_(1)
+        return [nn.functional.max_pool2d(rectified, 2), y]
+
+    x = images(2, 3, 6, 6)
+    for came, expected in zip(simplified(step, [x], 0)(x), step(x), strict=True):
+        assert torch.equal(came, expected)
+
+
 def test_other_rectifiers_stay_where_they_are():
     x, step = images(2, 3, 6, 6), slope(by_another_rectifier)
     assert has_large(step, x, aten.leaky_relu.default)
