@@ -46,7 +46,8 @@ class Vectorized:
 
     def train(self, down: Any, info: RoundInfo) -> Outcome:
         """Run the cohort chunk by chunk and merge the chunks in order."""
-        chunks = self._chunks(sorted(info.cohort), self.setting.method.plans())
+        # The largest first: threads that begin with them end at about the same time.
+        chunks = self._chunks(sorted(info.cohort), self.setting.method.plans())[::-1]
         parts = self._in_threads(lambda chunk: self.train_chunk(down, chunk, info), chunks)
         with _one_torch_thread():
             return combine(self.setting.method.reduce, parts)
@@ -132,10 +133,7 @@ class Vectorized:
         return run_on(self.plan.device, work, *values)
 
     def _chunks(self, clients: Sequence[str], plans: Mapping[str, Plan]) -> list[list[str]]:
-        """Put clients of similar size together, whatever the order they are listed in.
-
-        The largest come first: threads that begin with them end at about the same time.
-        """
+        """Put clients of similar size together, whatever the order they are listed in."""
         federation = self.setting.federation
         widths = {c: self._width(c, plans) for c in clients}
         ordered = sorted(clients, key=lambda c: (widths[c], federation.size(c, "train"), c))
@@ -144,7 +142,7 @@ class Vectorized:
         for client in ordered:
             fits = groups and len(groups[-1]) < size and widths[groups[-1][0]] == widths[client]
             groups[-1].append(client) if fits else groups.append([client])
-        return groups[::-1]
+        return groups
 
     def _width(self, client: str, plans: Mapping[str, Plan]) -> tuple[int, ...]:
         """Rows per batch, where they matter: batch statistics see every row, padding too."""
