@@ -109,15 +109,12 @@ def _finite(weights: Tensor) -> Tensor:
 
 
 def _weighted_sum(leaves: Sequence[Tensor], parts: Tensor) -> Tensor:
-    shares = [parts[number].to(leaf.dtype) for number, leaf in enumerate(leaves)]
-    # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
-    counted = [
-        torch.where(share > 0, leaf, torch.zeros_like(share))
-        for share, leaf in zip(shares, leaves, strict=True)
-    ]
-    total = shares[0] * counted[0]
-    for share, leaf in zip(shares[1:], counted[1:], strict=True):
-        total = torch.addcmul(total, share, leaf)
+    total = torch.zeros(())
+    for number, leaf in enumerate(leaves):  # one copy at a time: there may be many models
+        part = parts[number].to(leaf.dtype)
+        # A model without a share may hold NaN, and 0 * NaN is NaN: leave it out by `where`.
+        counted = torch.where(part > 0, leaf, torch.zeros_like(part))
+        total = torch.addcmul(total, part, counted) if number else part * counted
     return total
 
 
