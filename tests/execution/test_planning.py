@@ -14,6 +14,7 @@ from toys import arrays, assert_close, assert_same
 import motet
 from motet.backends import measuring
 from motet.backends.choosing import make_plan
+from motet.backends.vectorized import Vectorized
 from motet.execution import keeping
 from motet.execution.choice import Execution, executing
 from motet.execution.planning import count_operations, plan_for
@@ -211,3 +212,28 @@ def test_a_plan_tells_what_it_is_and_why():
     told = str(plan_for(setting(), 10))
     assert "chunks of 10 clients" in told
     assert "by rule" in told
+
+
+def test_training_looks_at_the_federation_s_own_memory_and_leaves_it_as_it_was():
+    it = setting()
+    block = it.federation.x.blocks[0]
+    before = [np.array(b) for b in it.federation.x.blocks]
+    lent = it.work(it.everybody[0], 0)["train"].x.numpy()
+    assert any(np.shares_memory(lent, b) for b in it.federation.x.blocks)
+    assert not np.shares_memory(it.federation.examples(it.everybody[0], "train").x.numpy(), block)
+    motet.run(motet.FedFomo(batch_size=4), motet.Task(mlp), it.federation, rounds=2, traced=True)
+    assert all(np.array_equal(a, b) for a, b in zip(before, it.federation.x.blocks, strict=True))
+
+
+def test_training_begins_with_the_largest_clients():
+    class Noting(Vectorized):
+        def train_chunk(self, down, chunk, info):
+            seen.append(chunk)
+            return super().train_chunk(down, chunk, info)
+
+    seen: list[list[str]] = []
+    data = arrays({"a": 8, "b": 3, "c": 12, "d": 5})
+    it = start(motet.FedAvg(batch_size=4), motet.Task(mlp), data, rounds=1).setting
+    backend = Noting(it, plan_for(it, 4, wishes={"chunk_size": 2, "workers": 1}))
+    backend.train(it.initial, it.info(0, tuple(it.everybody)))
+    assert seen == [["a", "c"], ["b", "d"]]
