@@ -9,21 +9,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from motet.data.federation import Federation
+from motet._core import studies, tree
+from motet._core.aggregation.mean import Mean, Reduce
+from motet._core.keys import Key
+from motet._core.notebook_html import box, details, line, table, title
+from motet._core.per_client import PerClient
+from motet._core.points import MEANING, Point
+from motet._core.schedules import Constant, Schedule
+from motet._core.studies import FinishedRun, Study
+from motet._core.tree import State
+from motet._training.batching import Batches, Plan
+from motet._training.fitting import fit, mean_gradient, mean_loss
+from motet.data._federation import Federation
 from motet.errors import CapabilityError
-from motet.keys import Key
 from motet.optim import Optimizer, Sgd
-from motet.plans import Batches, Plan
-from motet.reduce import Mean, Reduce
-from motet.schedules import Constant, Schedule
-from motet.studies import FinishedRun, Study
 from motet.task import Task
-from motet.tree import State
+
+__all__ = [
+    "AnyMethod",
+    "Batches",
+    "Card",
+    "ClientData",
+    "FinishedRun",
+    "Method",
+    "PerClient",
+    "Plan",
+    "RoundInfo",
+    "State",
+    "Study",
+    "fit",
+    "mean_gradient",
+    "mean_loss",
+    "studies",
+    "tree",
+]
 
 Server = TypeVar("Server")
 Client = TypeVar("Client")
@@ -33,19 +57,15 @@ Up = TypeVar("Up")
 ClientData: TypeAlias = Mapping[str, Batches]  # phase name -> batches of that phase
 
 
-class PerClient(dict[str, Any]):
-    """A broadcast that differs between clients: client -> Down."""
-
-
 class RoundInfo(NamedTuple):
     """What the server knows about the round it is in."""
 
     number: int  # from 0
     total: int  # rounds planned
     cohort: tuple[str, ...]
-    clients: Sequence[str]  # everybody registered, in the order of their ids
+    clients: Sequence[str]  # all registered clients, in the order of their ids
     key: Key  # the server's own randomness
-    serving: bool = False  # the broadcast makes predictors: nobody trains on it
+    serving: bool = False  # the broadcast makes predictors: no client trains on it
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,7 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         schedule: Factor on the learning rate, by round.
         adapt_epochs: Passes over its own data that a client may make when it is served outside
             training.
+        adapt_steps: Gradient steps when a client is served, instead of `adapt_epochs`.
         reduce: How uploads are combined.
     """
 
@@ -85,6 +106,7 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     batch_size: int | None = 32
     schedule: Schedule = Constant()
     adapt_epochs: int = 5
+    adapt_steps: int | None = None
     reduce: Reduce = Mean()
 
     name: ClassVar[str]
@@ -94,7 +116,12 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     one_network: ClassVar[bool] = (
         True  # the personalized predictor is one state of the task's network
     )
+    reported: ClassVar[Point] = "after_adapt"  # the point whose scores the authors report
+    arrival_phases: ClassVar[tuple[str, ...]] = ()  # phases of training that `arrive` walks
     gradients: ClassVar[Mapping[str, float]] = {}  # gradient evaluations per step, where not 1
+    forward_only: ClassVar[tuple[str, ...]] = ()  # phases of serving that take no gradients
+    # Phases of serving in which every client takes gradient steps: the budget of serving.
+    tuned_phases: ClassVar[tuple[str, ...]] = ()
     weighed_phase: ClassVar[str | None] = (
         None  # the phase whose examples weigh an upload; all training examples if None
     )
@@ -111,7 +138,14 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
 
     def adapt_plans(self) -> dict[str, Plan]:
         """Name the phases that `adapt` and `personalize` get, when a client is served."""
-        return {"adapt": Plan(epochs=self.adapt_epochs, batch_size=self.batch_size, stream="adapt")}
+        return {
+            "adapt": Plan(**self._adapt_length(), batch_size=self.batch_size, stream="adapt"),
+        }
+
+    def _adapt_length(self) -> dict[str, Any]:
+        if self.adapt_steps is not None:
+            return {"steps": self.adapt_steps}
+        return {"epochs": self.adapt_epochs}
 
     def prepare(self, federation: Federation) -> Federation:
         """Say which data the method trains on, where they are not each client's own alone.
@@ -171,6 +205,15 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     def personalize(self, down: Down, client: Client, data: ClientData, task: Task) -> Any:
         """Make the client's own predictor from what it has received and kept."""
 
+    def arrive(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
+        """Change what a client keeps when a broadcast arrives, before it trains.
+
+        For a predictor `after_broadcast` the data are those of `arrival_phases` that the next
+        round's training would walk. A method that does something here does the same at the start of
+        its `client_update`.
+        """
+        return client
+
     def after_broadcast(self, down: Down, client: Client, task: Task) -> Any:
         """Make the predictor as it is on arrival of a broadcast, before any adaptation."""
         raise CapabilityError(
@@ -188,9 +231,19 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         return task.predict(personal, x)
 
     def _repr_html_(self) -> str:
-        from motet.reprs import method_html
-
-        return method_html(self)
+        """Show the card, and the hyperparameters as they are set."""
+        card = self.card
+        facts = [
+            ("paper", f"{card.paper} {card.year or ''} {card.link}"),
+            ("shared", card.shared),
+            ("private", card.private),
+            ("down / up", f"{card.down} / {card.up} models per round and client"),
+            ("a new client", card.new_client),
+            ("scored", f"{MEANING[self.reported]} ({self.reported})"),
+        ]
+        settings = table([], [(f.name, repr(getattr(self, f.name))) for f in fields(self)])
+        about = title(card.title, self.name)
+        return box(about, line(card.idea), table([], facts), details("Hyperparameters", settings))
 
 
 AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

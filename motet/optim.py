@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from motet import tree
+from motet._core import tree
+from motet._core.tree import State
 from motet.errors import RequestError
-from motet.tree import State
+
+__all__ = ["Adagrad", "Adam", "ExampleOptimizer", "Optimizer", "Sgd", "Yogi"]
 
 
 class Optimizer(Protocol):
@@ -27,6 +30,28 @@ class Optimizer(Protocol):
         ...
 
 
+@runtime_checkable
+class ExampleOptimizer(Optimizer, Protocol):
+    """An optimizer that computes its own gradient from the examples of a batch.
+
+    Training asks it for the gradient instead of differentiating the loss of the whole batch.
+    Optimizers made of others refuse it: they would skip `gradient`, and with it the noise of
+    DP-SGD.
+    """
+
+    def gradient(
+        self, objective: Callable[..., tuple[Tensor, State]], params: State, batch: Any
+    ) -> tuple[State, State]:
+        """Return the gradient, and the buffers that the forward pass updated.
+
+        Args:
+            objective: `(params, batch) -> (loss, updated buffers)`, for any batch.
+            params: The trained parameters.
+            batch: The `motet.task.Batch` of this step.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sgd:
     """Stochastic gradient descent.
@@ -37,6 +62,10 @@ class Sgd:
         weight_decay: L2 penalty added to the gradient, of trained parameters only.
         nesterov: Nesterov's momentum.
         clip: Bound on the norm of the gradient, over the parameters this phase trains.
+
+    Example:
+        >>> Sgd(lr=0.1, momentum=0.9).momentum
+        0.9
     """
 
     lr: float = 0.1
@@ -82,6 +111,10 @@ class Adam:
         clip: Bound on the norm of the gradient.
         bias_correction: Whether to divide the moments by what they lack in the first steps.
         s0: Where the second moment starts.
+
+    Example:
+        >>> Adam(lr=0.001).lr
+        0.001
     """
 
     lr: float = 1e-3
@@ -139,6 +172,10 @@ class Yogi(Adam):
         clip: Bound on the norm of the gradient.
         bias_correction: Whether to divide the moments by what they lack in the first steps.
         s0: Where the second moment starts.
+
+    Example:
+        >>> Yogi(lr=0.01).lr
+        0.01
     """
 
     lr: float = 1e-2
@@ -170,6 +207,10 @@ class Adagrad:
         weight_decay: L2 penalty added to the gradient.
         clip: Bound on the norm of the gradient.
         s0: Where the sum of squares starts.
+
+    Example:
+        >>> Adagrad(lr=0.1).lr
+        0.1
     """
 
     lr: float = 1e-2
@@ -209,8 +250,10 @@ def _adaptive_step(
     spread: Tensor | float,
     eps: float,
 ) -> Tensor:
-    root = square.sqrt() / _like(spread, param) + eps
-    return param - _like(size, param) * mean / root
+    # mean / (sqrt(square) / spread + eps), with the spread taken out of the fraction: it is small,
+    # and everything else is as large as the parameters.
+    root = square.sqrt() + _like(eps * spread, param)
+    return param - _like(size * spread, param) * (mean / root)
 
 
 def _filled(params: State, value: float) -> State:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from motet.criteria import Kind, criterion
-from motet.dropout import hash_32, use_keyed_dropout
-from motet.errors import CapabilityError, StructureError
-from motet.execution.programs import Programs
-from motet.keys import Key
-from motet.selectors import Selector, select, state_names
-from motet.tree import State
+from motet._core.building import built
+from motet._core.criteria import DiscreteHazard, Kind, criterion
+from motet._core.dropout import hash_32, use_keyed_dropout
+from motet._core.frozen import Frozen, copied, frozen_in, hold_still, moved
+from motet._core.keys import Key
+from motet._core.selectors import Selector, select, state_names
+from motet._core.tree import State
+from motet._tracing.programs import Programs
+from motet.errors import CapabilityError, SelectorError, StructureError
+
+__all__ = ["Batch", "DiscreteHazard", "Loss", "Task"]
 
 _INIT_LOCK = threading.Lock()  # module constructors draw from torch's global generator
 
@@ -52,14 +57,28 @@ class Loss:
 
 
 class Task:
-    """An architecture and a loss. Holds no weights: a model's state is always an argument.
+    """An architecture and a loss. What is trained is not in it: a state is always an argument.
+
+    Weights that no client trains (`requires_grad=False`, and the buffers of frozen layers) are part
+    of the task: one copy in a process, in no state, on no wire and in no checkpoint.
 
     Args:
         build: Makes the network, an `nn.Module`, freshly initialised.
-        loss: A name ("cross_entropy", "binary_cross_entropy", "mse", "mae") or a callable
+        loss: A name ("cross_entropy", "masked_cross_entropy", "binary_cross_entropy",
+            "multi_label", "ordinal", "mse", "mae"), a `DiscreteHazard`, or a callable
             `(outputs, y) -> one loss per example`.
         kind: What the outputs are, if `loss` is a callable: "classes" (scores), "binary" (one
-            score) or "values".
+            score), "ordinal" (a score per step between classes), "labels" (a score per label),
+            "values" or "survival" (the logit of the hazard of each time bin).
+        times: Ends of the time bins, for "survival".
+        base: The frozen weights: a safetensors file, which is mapped into memory, or tensors by
+            name. None: as `build` makes them.
+
+    Attributes:
+        names: The tensors of a state: trained parameters, then buffers.
+        parameters: Those that are trained.
+        buffers: Those that the forward pass updates.
+        skeleton: A network of the architecture; only its frozen weights mean anything.
 
     >>> task = Task(build=lambda: nn.Linear(3, 2))
     >>> sorted(task.init(Key(0)))
@@ -72,32 +91,83 @@ class Task:
         loss: str | Callable[[Tensor, Tensor], Tensor] = "cross_entropy",
         *,
         kind: Kind | None = None,
+        times: Sequence[float] | None = None,
+        base: str | Path | Mapping[str, Any] | None = None,
     ) -> None:
         self.build = build
-        self.criterion = criterion(loss, kind)
+        self.criterion = criterion(loss, kind, times)
         # Built now, not on first use: the first use may be inside vmap, where initialisation is
         # illegal.
         with _forked_randomness(Key(0)):
-            self.skeleton = build()
+            self.skeleton = built(build)
         self.dropout_keys = use_keyed_dropout(self.skeleton)
-        self.names = tuple(state_names(self.skeleton))
-        self.parameters = frozenset(name for name, _ in self.skeleton.named_parameters())
+        frozen = frozen_in(self.skeleton)
+        self.names = tuple(n for n in state_names(self.skeleton) if n not in frozen)
+        self.parameters = frozenset(dict(self.skeleton.named_parameters())).intersection(self.names)
         self.buffers = frozenset(self.names) - self.parameters
-        self.fixed = frozenset(
-            n for n, p in self.skeleton.named_parameters() if not p.requires_grad
-        )
+        kinds = {p.dtype for p in self.skeleton.parameters() if p.is_floating_point()}
+        self._input_type = kinds.pop() if len(kinds) == 1 else None  # None: the network decides
+        hold_still(self.skeleton.train(), frozen)
         self.has_batch_statistics = _has_batch_statistics(self.skeleton)
         self.example: Tensor | None = None
-        self.programs = Programs()  # traced steps, shared by the copies of this task
+        self._hold(Frozen.of(base, frozen))
+
+    def _hold(self, frozen: Frozen) -> None:
+        """Take these frozen weights, and forget what knows others."""
+        self._frozen = frozen
+        self.skeleton = copied(self.skeleton, frozen.tensors)
+        self.programs = Programs(_constants(self).values())  # traced steps, shared by copies
+        self._elsewhere: dict[torch.device, State] = {}
         self._modules = threading.local()
 
+    def __copy__(self) -> Task:
+        task = object.__new__(type(self))
+        task.__dict__.update(self.__dict__)
+        return task
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_modules", "programs")}
+        made_here = ("_elsewhere", "_modules", "programs")
+        nothing = {name: leaf.new_empty(0) for name, leaf in self.frozen.items()}
+        kept = {k: v for k, v in self.__dict__.items() if k not in made_here}
+        return kept | {"skeleton": copied(self.skeleton, nothing)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.programs = Programs()
-        self._modules = threading.local()
+        self._hold(self._frozen)
+
+    @property
+    def frozen(self) -> State:
+        """The frozen tensors, by name."""
+        return self._frozen.tensors
+
+    @property
+    def frozen_hash(self) -> str:
+        """A hash of the frozen weights; "" if there are none."""
+        return self._frozen.hash
+
+    def require_frozen(self, agreed: str) -> None:
+        """Refuse other frozen weights than the ones with this hash."""
+        self._frozen.require(agreed)
+
+    def holding(self, values: Mapping[str, Any]) -> Task:
+        """Return this task with other frozen weights, for those that `values` names."""
+        frozen = self._frozen.replaced(values)
+        if frozen is self._frozen:
+            return self
+        task = copy.copy(self)
+        task._hold(frozen)
+        return task
+
+    def complete(self, state: Mapping[str, Tensor]) -> State:
+        """Add the frozen weights to a state: all tensors that a checkpoint of the network has."""
+        every = self.frozen | dict(state)
+        return {name: every[name] for name in state_names(self.skeleton) if name in every}
+
+    def network(self, state: Mapping[str, Tensor]) -> nn.Module:
+        """Build the network with these weights, as a plain module in evaluation mode."""
+        module = self.build().eval()
+        module.load_state_dict(self.complete(state), strict=False)
+        return module
 
     def init(self, key: Key) -> State:
         """Draw a fresh state. Equal keys give equal weights."""
@@ -111,24 +181,28 @@ class Task:
         """Return this task with `example` set: an input of zeros, for parts built to its shape."""
         task = copy.copy(self)
         task.programs = self.programs
-        task.example = torch.zeros_like(x[:1])
+        task.example = self._as_input(torch.zeros_like(x[:1]))
         return task
 
     def is_buffer(self, name: str) -> bool:
         """Tell whether a name, also inside a slot such as "local/bn.running_mean", is a buffer."""
         return name.rpartition("/")[2] in self.buffers
 
-    def is_fixed(self, name: str) -> bool:
-        """Tell whether no optimizer may step on a name: a buffer, or `requires_grad=False`."""
-        return self.is_buffer(name) or name.rpartition("/")[2] in self.fixed
-
     def trainable(self, state: Mapping[str, Tensor]) -> State:
         """Leave the buffers out."""
         return {k: v for k, v in state.items() if not self.is_buffer(k)}
 
     def select(self, selector: Selector) -> frozenset[str]:
-        """Resolve a selector to names of parameters and buffers."""
-        return select(self.skeleton, selector)
+        """Resolve a selector to names of parameters and buffers; frozen ones are left out."""
+        named = select(self.skeleton, selector)
+        found = named.intersection(self.names)
+        if named and not found:
+            raise SelectorError(
+                f"{selector!r} names frozen weights only, such as {min(named)}: they are part of "
+                "the task, and the same for everybody. Name what is trained, such as "
+                f"{sorted(self.parameters)[:3]}."
+            )
+        return found
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """Run the network in evaluation mode."""
@@ -136,7 +210,7 @@ class Task:
         return out
 
     def predict(self, state: State, x: Tensor) -> Tensor:
-        """Return class probabilities (or values, for a regression)."""
+        """Return class probabilities, label probabilities, survival curves or values."""
         return self.criterion.probabilities(self.outputs(state, x))
 
     def features(self, state: State, x: Tensor, module: str) -> Tensor:
@@ -149,11 +223,11 @@ class Task:
         """Return what `features` and `outputs` do, from one pass through the network."""
         self._check_complete(state)
         seen: list[Tensor] = []
-        network = self._train_module(len(x)) if training else self._eval_module()
+        network = self._network_for(x, training=training)
         layer = network.get_submodule(module)
         hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
-            outputs = functional_call(network, state, (x,))
+            outputs = functional_call(network, state, (self._as_input(x),))
         finally:
             hook.remove()
         if not seen:
@@ -197,8 +271,11 @@ class Task:
         return self.loss_of(self.outputs(state, batch.x), batch)
 
     def merge(self, initial: State, given: Mapping[str, Any] | None) -> State:
-        """Replace entries of `initial` by those handed over, checked by name and shape."""
-        given = given or {}
+        """Replace entries of `initial` by those handed over, checked by name and shape.
+
+        Frozen weights are no part of a state: `holding` takes them.
+        """
+        given = {k: v for k, v in (given or {}).items() if k not in self.frozen}
         unknown = sorted(given.keys() - initial.keys())
         if unknown:
             raise StructureError(
@@ -213,8 +290,14 @@ class Task:
     def call(self, state: State, x: Tensor, *, training: bool = False) -> Any:
         """Run the network with this state, and return whatever it returns."""
         self._check_complete(state)
-        module = self._train_module(len(x)) if training else self._eval_module()
-        return functional_call(module, state, (x,))
+        module = self._network_for(x, training=training)
+        return functional_call(module, state, (self._as_input(x),))
+
+    def _as_input(self, x: Tensor) -> Tensor:
+        """Give real inputs the precision of the network's parameters, if they have one."""
+        if self._input_type is None or not x.is_floating_point():
+            return x
+        return x.to(self._input_type)
 
     def _check_complete(self, state: State) -> None:
         missing = [name for name in self.names if name not in state]
@@ -225,21 +308,30 @@ class Task:
             )
 
     # `functional_call` swaps tensors inside the module it is given, so each thread needs its own
-    # copy.
-    def _train_module(self, examples: int) -> nn.Module:
-        # One example has no batch statistics, so it is normalised by the running ones.
-        kind = "alone" if examples == 1 and self.has_batch_statistics else "train"
-        if not hasattr(self._modules, kind):
-            module = copy.deepcopy(self.skeleton).train()
-            setattr(self._modules, kind, module if kind == "train" else _frozen_statistics(module))
-        made: nn.Module = getattr(self._modules, kind)
-        return made
+    # copy; frozen tensors are not swapped, and all copies hold the same ones.
+    def _module(self, device: torch.device, *, training: bool, alone: bool = False) -> nn.Module:
+        made: dict[Any, nn.Module] = self._modules.__dict__
+        key = (device, training, alone)
+        if key not in made:
+            module = copied(self.skeleton, self._constants_on(device)).train(training)
+            hold_still(module, self.frozen)
+            made[key] = _frozen_statistics(module) if alone else module
+        return made[key]
 
-    def _eval_module(self) -> nn.Module:
-        if not hasattr(self._modules, "eval"):
-            self._modules.eval = copy.deepcopy(self.skeleton).eval()
-        module: nn.Module = self._modules.eval
-        return module
+    def _network_for(self, x: Tensor, *, training: bool) -> nn.Module:
+        # One example has no batch statistics, so it is normalised by the running ones.
+        alone = training and len(x) == 1 and self.has_batch_statistics
+        return self._module(x.device, training=training, alone=alone)
+
+    def _constants_on(self, device: torch.device) -> State:
+        """Return what is not swapped, for another device: copies that are made once."""
+        if device.type == "cpu":
+            return {}
+        with _INIT_LOCK:
+            if device not in self._elsewhere:
+                self._elsewhere[device] = moved(_constants(self), device)
+                self.programs.constants.extend(self._elsewhere[device].values())
+            return self._elsewhere[device]
 
 
 def as_leaf(name: str, value: Any, like: Tensor) -> Tensor:
@@ -253,7 +345,8 @@ def as_leaf(name: str, value: Any, like: Tensor) -> Tensor:
 
 
 def _has_batch_statistics(module: nn.Module) -> bool:
-    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+    kind = nn.modules.batchnorm._NormBase
+    norms = [m for m in module.modules() if isinstance(m, kind) and m.training]  # not frozen
     for norm in norms:
         if norm.momentum is None and norm.track_running_stats:
             raise CapabilityError(
@@ -262,6 +355,13 @@ def _has_batch_statistics(module: nn.Module) -> bool:
                 "clients; give it a momentum, e.g. 0.1."
             )
     return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in norms)
+
+
+def _constants(task: Task) -> State:
+    """Name what a network reads besides its state: frozen weights, and buffers never saved."""
+    passed = {*task.names, *task.dropout_keys}
+    tensors = dict(task.skeleton.named_parameters()) | dict(task.skeleton.named_buffers())
+    return {name: tensor for name, tensor in tensors.items() if name not in passed}
 
 
 def _frozen_statistics(module: nn.Module) -> nn.Module:

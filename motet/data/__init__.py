@@ -1,11 +1,11 @@
-"""Federations: every client with its own examples."""
+"""Federations: data sets, sources and partitions that give every client its own examples."""
 
 from __future__ import annotations
 
-from motet.data.federation import Examples, Federation
-from motet.data.heterogeneity import Heterogeneity
-from motet.data.manifest import rebuild
-from motet.data.partition import (
+from motet.data._federation import Examples, Federation
+from motet.data._heterogeneity import Heterogeneity
+from motet.data._manifest import rebuild
+from motet.data._partition import (
     IID,
     Dirichlet,
     Latent,
@@ -16,9 +16,11 @@ from motet.data.partition import (
     TwoLevelDirichlet,
     partition_named,
 )
-from motet.data.raw import Normalize, Raw
-from motet.data.registry import Dataset, dataset, load, names
-from motet.data.sources import (
+from motet.data._partition.embedding import Embedding, Trained
+from motet.data._raw import Normalize, Raw
+from motet.data._registry import Dataset, dataset, load, names
+from motet.data._schema import Column, Encoded, Remark, Scaling, Schema, Target
+from motet.data._sources import (
     from_arrays,
     from_dataset,
     from_folder,
@@ -26,13 +28,17 @@ from motet.data.sources import (
     from_ranges,
     from_rows,
     from_table,
+    from_texts,
 )
-from motet.data.split import Split
+from motet.data._split import Split
 
 __all__ = [
     "IID",
+    "Column",
     "Dataset",
     "Dirichlet",
+    "Embedding",
+    "Encoded",
     "Examples",
     "Federation",
     "Heterogeneity",
@@ -43,7 +49,12 @@ __all__ = [
     "Pathological",
     "QuantitySkew",
     "Raw",
+    "Remark",
+    "Scaling",
+    "Schema",
     "Split",
+    "Target",
+    "Trained",
     "TwoLevelDirichlet",
     "dataset",
     "from_arrays",
@@ -53,6 +64,7 @@ __all__ = [
     "from_ranges",
     "from_rows",
     "from_table",
+    "from_texts",
     "load",
     "names",
     "partition_named",

@@ -6,16 +6,26 @@ output.
 
 from __future__ import annotations
 
-from motet.models.adapters import adapter_paths
-from motet.models.cnn import EmnistCNN, FomoCNN, McMahanCNN, SensorCNN, SmallCNN
-from motet.models.layers import count_parameters
-from motet.models.mlp import MLP, Logistic
-from motet.models.mobilenet import MobileNetV1, MobileNetV2
-from motet.models.recurrent import LSTM, CharLSTM, WordLSTM
-from motet.models.registry import build, default_for, names
-from motet.models.resnet import ResNet18, ResNet34
-from motet.models.transformer import Transformer
-from motet.models.vgg import VGG11
+from motet.models._adapters import adapter_paths
+from motet.models._cnn import EmnistCNN, FomoCNN, McMahanCNN, SensorCNN, SmallCNN
+from motet.models._hugging_face import hugging_face
+from motet.models._layers import count_parameters
+from motet.models._mlp import MLP, Logistic
+from motet.models._mobilenet import MobileNetV1, MobileNetV2
+from motet.models._peft_files import save_peft
+from motet.models._recurrent import LSTM, CharLSTM, WordLSTM
+from motet.models._registry import build, default_for, names
+from motet.models._resnet import ResNet18, ResNet34
+from motet.models._surgery.ablations import linear_base
+from motet.models._surgery.adapters import (
+    with_bottleneck_adapters,
+    with_conv_adapters,
+    with_dropout,
+)
+from motet.models._surgery.lora import lora_layers, merge_lora, with_lora
+from motet.models._surgery.sum_model import combined
+from motet.models._transformer import Transformer
+from motet.models._vgg import VGG11
 
 __all__ = [
     "LSTM",
@@ -36,7 +46,17 @@ __all__ = [
     "WordLSTM",
     "adapter_paths",
     "build",
+    "combined",
     "count_parameters",
     "default_for",
+    "hugging_face",
+    "linear_base",
+    "lora_layers",
+    "merge_lora",
     "names",
+    "save_peft",
+    "with_bottleneck_adapters",
+    "with_conv_adapters",
+    "with_dropout",
+    "with_lora",
 ]

@@ -1,8 +1,8 @@
-"""One self-contained page about a comparison: what won, for whom, at what cost, and how."""
+"""The report: one self-contained HTML page about one or several comparisons."""
 
 from __future__ import annotations
 
-from motet.report.directories import read_all
-from motet.report.writing import page, write
+from motet.report._directories import read_all, unchanged
+from motet.report._writing import page, write, write_page
 
-__all__ = ["page", "read_all", "write"]
+__all__ = ["page", "read_all", "unchanged", "write", "write_page"]

@@ -8,19 +8,6 @@ True
 
 from __future__ import annotations
 
-from motet.testing.comparing import ConformanceError
-from motet.testing.conformance import Check, check_method, checks
-from motet.testing.worlds import WORLDS, World, batch_norm, dropout, quadratic, ragged
+from motet._core.lazy import attach
 
-__all__ = [
-    "WORLDS",
-    "Check",
-    "ConformanceError",
-    "World",
-    "batch_norm",
-    "check_method",
-    "checks",
-    "dropout",
-    "quadratic",
-    "ragged",
-]
+__getattr__, __dir__, __all__ = attach(__name__)

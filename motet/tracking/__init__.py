@@ -1,6 +1,6 @@
-"""Runs in the places where teams look at their runs: TensorBoard and MLflow.
+"""Experiment tracking with TensorBoard and MLflow.
 
-Neither is loaded before its sink is made; both come with the extra `motet[tracking]`.
+Each is imported only when its sink is created; both come with the extra `motet[tracking]`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from motet.tracking.mlflow_sink import MLflowSink
-from motet.tracking.tensorboard_sink import TensorBoardSink
-from motet.tracking.tolerant import Tolerant
-from motet.watching import Watcher
+from motet._engine.observers import Several, Watcher
+from motet.tracking._mlflow_sink import MLflowSink
+from motet.tracking._tensorboard_sink import TensorBoardSink
+from motet.tracking._tolerant import Tolerant
 
 if TYPE_CHECKING:  # loads torch
-    from motet.comparing.comparison import Row
+    from motet._engine.results import Row
 
-__all__ = ["MLflowSink", "TensorBoardSink", "Tolerant", "sinks"]
+__all__ = ["MLflowSink", "Several", "TensorBoardSink", "Tolerant", "Watcher", "sinks"]
 
 
 def sinks(
@@ -28,13 +28,20 @@ def sinks(
     before: Iterable[Row] = (),
     warn: Callable[[str], None] = warnings.warn,
 ) -> list[Watcher]:
-    """Make the sinks that were asked for, none of which can stop a run.
+    """Create the requested sinks; errors in them never stop a run.
 
     Args:
         tensorboard: Directory for event files.
         mlflow: Tracking URI, such as "sqlite:///mlflow.db" or "http://host:5000".
-        before: Rows that finished earlier, for the shares of clients harmed.
-        warn: Hears, once per sink, that it gave up.
+        before: Rows that finished earlier, needed for the shares of harmed clients.
+        warn: Called once per sink that fails.
+
+    Returns:
+        A watcher for each that was asked for.
+
+    Example:
+        >>> sinks()
+        []
     """
     rows, made = tuple(before), list[Watcher]()
     if tensorboard is not None:

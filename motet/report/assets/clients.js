@@ -1,6 +1,6 @@
-// Client by client: where each stands, and what it gains.
+// Charts by client: scores, and gains over a reference.
 
-const MOST_DOTS = 4000; // beyond, dots would hide each other and cost time: boxes instead
+const MOST_DOTS = 4000; // with more, draw boxes: dots would overlap and be slow
 
 charts.spread = {
   controls: () => [],
@@ -47,7 +47,7 @@ function dotTrace(part, label, row, look) {
   };
 }
 
-// Dots of equal value side by side; in the same place each time the chart is drawn.
+// Place dots of equal value side by side, in the same position on every redraw.
 const jitter = (place) => (((place * 0.618034) % 1) - 0.5) * 0.5;
 
 function boxTrace(part, label, row, look) {
@@ -105,6 +105,7 @@ charts.gains = {
         },
         yaxis: {
           title: { text: `${part.metric}: gain over ${plain(reference)}` }, ...zeroAxis(look),
+          range: atLeast(part.margin, known(gains)),
         },
         showlegend: false,
       },
@@ -114,6 +115,12 @@ charts.gains = {
     };
   },
 };
+
+// The gain of a single example must not fill the axis.
+function atLeast(margin, values) {
+  const [low, high] = extent([...values, -margin, margin]);
+  return [1.08 * low, 1.08 * high];
+}
 
 function gainBars(part, order, gains, look) {
   const sizes = order.map((place) => part.federation.train[place]);
@@ -127,8 +134,8 @@ function gainBars(part, order, gains, look) {
 }
 
 function gainsFinding(method, reference, gains) {
-  if (method === reference) return `Nothing to see: ${method} is compared with itself.`;
-  if (!gains.length) return `There is no seed that both ${method} and ${reference} have run with.`;
+  if (method === reference) return `${method} is the reference itself: choose another method or reference.`;
+  if (!gains.length) return `${method} and ${reference} have no seed in common.`;
   const better = gains.filter((gain) => gain > 0).length;
   const worse = gains.filter((gain) => gain < 0).length;
   const same = gains.length - better - worse;

@@ -1,4 +1,4 @@
-// What a reader may choose in a figure. All of it can be reached and used by keyboard.
+// The controls of a figure. All of them work by keyboard.
 
 function makeControl(control, state, change) {
   state[control.name] = control.start ?? control.options[0].value;
@@ -31,19 +31,19 @@ function makeChoice({ label, options }, chosen, set) {
 
 function makeSlider({ label, options }, chosen, set) {
   const output = element("output");
-  const tell = (range) => {
+  const update = (range) => {
     const { value, label: moment } = options[Number(range.value)];
     output.textContent = moment;
     range.setAttribute("aria-valuetext", moment);
     return value;
   };
   const bounds = { type: "range", min: 0, max: options.length - 1, step: 1, value: chosen };
-  const range = element("input", { ...bounds, input: (event) => set(tell(event.target)) });
-  tell(range);
+  const range = element("input", { ...bounds, input: (event) => set(update(event.target)) });
+  update(range);
   return element("label", {}, element("span", { class: "what" }, label), range, output);
 }
 
-// The legend: a button per method, that shows or hides it.
+// The legend: one button per method, which shows or hides it.
 function makeLines(lines, part, state, change) {
   state.shown = new Set(lines.filter(({ on }) => on).map(({ label }) => label));
   const look = lookOf(0);
@@ -73,7 +73,7 @@ const SHAPES = {
 };
 const STROKES = { solid: "none", dash: "6 3", dot: "2 3", dashdot: "6 3 2 3", longdash: "9 3" };
 
-// A piece of the method's line with its symbol, in the colour that the theme gives it.
+// A sample of the method's line with its symbol, in its colour of the current theme.
 function swatch({ variable, dash, symbol }) {
   const open = symbol.endsWith("-open");
   const line = drawing("line", {

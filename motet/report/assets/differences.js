@@ -1,7 +1,7 @@
-// How much better than a reference each method is on average, and whether chance explains it.
+// Mean difference of each method from a reference, and how certain it is.
 
 const DIFFERENCES = [
-  "label", "reference", "mean", "low", "high", "p_value", "corrected", "evidence",
+  "label", "reference", "mean", "low", "high", "p_value", "corrected", "grade",
   "clients_better", "clients_worse", "clients",
 ];
 
@@ -23,7 +23,7 @@ charts.differences = {
       height: Math.max(200, 30 * found.length + 80),
       layout: {
         xaxis: {
-          title: { text: `${part.metric}: mean difference to ${plain(reference)}` },
+          title: { text: `${part.metric}: mean difference from ${plain(reference)}` },
           ...zeroAxis(look),
         },
         yaxis: {
@@ -45,13 +45,14 @@ charts.differences = {
 const zeroAxis = (look) =>
   ({ zeroline: true, zerolinewidth: 1.5, zerolinecolor: look.ink, tickformat: "+.4~f" });
 
-// Full marks where a difference is more than chance, pale ones where it probably is, hollow ones
-// where nobody can know.
+// Full marks for sure differences, pale ones for probable differences, paler ones for differences in
+// these runs, hollow ones where the data cannot decide.
 function differenceTrace(part, found, look) {
   const colors = found.map(({ label }) => styleOf(part, label, look).color);
   const inside = {
-    supported: (color) => color,
+    sure: (color) => color,
     probable: (color) => between([look.page, color], 0.4),
+    "in these runs": (color) => between([look.page, color], 0.15),
     none: () => look.page,
   };
   return {
@@ -65,7 +66,7 @@ function differenceTrace(part, found, look) {
     },
     marker: {
       size: 12, symbol: "circle", opacity: 1, line: { color: colors, width: 2 },
-      color: found.map(({ evidence }, place) => inside[evidence](colors[place])),
+      color: found.map(({ grade }, place) => inside[grade](colors[place])),
     },
     text: found.map((row) => plain(row.label)),
     customdata: found.map(({ low, high, corrected }) =>
@@ -75,19 +76,21 @@ function differenceTrace(part, found, look) {
 }
 
 function differencesFinding(found, reference) {
-  const named = (words, evidence, sign) => {
+  const named = (words, grade, sign) => {
     const labels = found
-      .filter((row) => row.evidence === evidence && sign * row.mean > 0)
+      .filter((row) => row.grade === grade && sign * row.mean > 0)
       .map(({ label }) => label);
     return labels.length ? [`${words}: ${labels.toReversed().join(", ")}`] : [];
   };
-  const unknown = found.filter(({ evidence }) => evidence === "none").length;
+  const unknown = found.filter(({ grade }) => grade === "none").length;
   const groups = [
-    ...named("better (full marks)", "supported", 1),
+    ...named("better (full marks)", "sure", 1),
     ...named("probably better (pale)", "probable", 1),
+    ...named("better in these runs (paler)", "in these runs", 1),
+    ...named("worse in these runs (paler)", "in these runs", -1),
     ...named("probably worse (pale)", "probable", -1),
-    ...named("worse (full marks)", "supported", -1),
-    ...(unknown ? [`cannot be told from it (hollow): ${unknown} of ${found.length}`] : []),
+    ...named("worse (full marks)", "sure", -1),
+    ...(unknown ? [`no clear difference (hollow): ${unknown} of ${found.length}`] : []),
   ];
   return `Compared with ${reference}, ${groups.join("; ")}.`;
 }

@@ -1,4 +1,4 @@
-// The data themselves: who holds which labels, and how far clients differ.
+// The data: labels per client, and how much clients differ.
 
 const ORDERS = { class: "main label", size: "size", name: "name" };
 
@@ -74,7 +74,7 @@ function labelsFinding(counts, classes) {
   const held = quantile(counts.map((row) => row.filter((count) => count > 0).length), 0.5);
   const main = quantile(counts.map((row) => Math.max(...sharesOf(row))), 0.5);
   return `The median client holds ${Math.round(held)} of ${counted(classes, "label")}; its most ` +
-    `frequent one makes up ${Math.round(100 * main)} % of its training data.`;
+    `frequent one makes up ${Math.round(100 * main)}% of its training data.`;
 }
 
 charts.emd = {
@@ -107,7 +107,7 @@ charts.emd = {
 function emdFinding({ x, y }) {
   const [fewest, most] = extent(x);
   const middle = Math.round(quantile(x, 0.5)).toLocaleString("en");
-  return `The labels of a client differ from everybody's by ${score(mean(y))} on average; clients ` +
+  return `The label shares of a client differ from the overall ones by ${score(mean(y))} on average; clients ` +
     `hold from ${fewest.toLocaleString("en")} to ${counted(most, "training example")} ` +
     `(median ${middle}).`;
 }

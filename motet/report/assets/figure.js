@@ -1,4 +1,4 @@
-// A figure: its controls, the chart once it comes into view, its data as a table and as files.
+// A figure: controls, a chart drawn when it scrolls into view, and its data as a table and files.
 
 const CONFIG = { displayModeBar: false, responsive: false, showTips: false };
 const PRINTED = 680; // pixels that fit on a sheet of A4

@@ -1,4 +1,4 @@
-// Names beside what they name, moved apart where they would overlap.
+// Labels next to lines and points, moved apart where they would overlap.
 
 const LINE = 15; // pixels from one label to the next
 const LETTER = 6.6; // pixels, roughly
@@ -7,8 +7,8 @@ const along = (value, [low, high], pixels) => ((value - low) / (high - low)) * p
 const labelText = ({ text, color }) =>
   ({ text: plain(shorten(text)), font: { color, size: 12.5 }, yanchor: "middle" });
 
-// Labels to the right of where lines end, each led to by a thin line.
-// ends: [{ x, y, text, color }] in units of the axes, whose ranges fill a room in pixels.
+// Labels to the right of line ends, each connected by a thin line.
+// ends: [{ x, y, text, color }] in axis units; the axis ranges fill `room`, in pixels.
 function endLabels(ends, ranges, room) {
   if (!ends.length) return [];
   const heights = ends.map(({ y }) => along(y, ranges.y, room.height));
@@ -20,7 +20,7 @@ function endLabels(ends, ranges, room) {
   }));
 }
 
-// Move heights apart, from the lowest up, and down again from the top where there is no room.
+// Move heights apart from the bottom up, then down again from the top if they exceed the room.
 function movedApart(heights, gap, top) {
   const order = heights.map((_, place) => place).sort((a, b) => heights[a] - heights[b]);
   const moved = [...heights];
@@ -37,7 +37,7 @@ function movedApart(heights, gap, top) {
   return moved;
 }
 
-// Labels beside points, where one of four places is free; others are left to the legend.
+// Labels next to points, where one of four positions is free; the legend covers the rest.
 function pointLabels(points, ranges, room) {
   const boxes = points.map(({ x, y }) => ({
     x: along(x, ranges.x, room.width), y: room.height - along(y, ranges.y, room.height),
@@ -54,7 +54,7 @@ function pointLabels(points, ranges, room) {
   });
 }
 
-// Right, left, below and above of a point.
+// Right of, left of, below and above a point.
 const labelPlaces = ({ x, y }, wide) => [
   { box: box(x + 9, y - 7, wide, 14), shift: { xshift: 9, xanchor: "left" } },
   { box: box(x - 9 - wide, y - 7, wide, 14), shift: { xshift: -9, xanchor: "right" } },
@@ -72,7 +72,7 @@ function padded(values, share = 0.06) {
   return [low - room, high + room];
 }
 
-// Names on an axis of positions 0, 1, ...: all of them, or none where they would be unreadable.
+// Tick labels for positions 0, 1, ...: all of them, or none if they would be unreadable.
 function nameTicks(names, most, letters = 16) {
   if (names.length > most) return { showticklabels: false, ticks: "" };
   return {

@@ -1,9 +1,9 @@
-// How a method is drawn everywhere: references in greys, the others in colours; a dash and a symbol
-// of its own each, so that no two are told apart by colour alone.
+// How each method is drawn in all charts: references in greys, others in colours. Every method has
+// its own dash and symbol, so that colour is never the only difference.
 
 const charts = {}; // by name: { controls(part, study), draw(part, study, state, look) }
-// draw returns { traces, layout, height, subject, finding, table }: the subject is what was chosen, for the
-// title of a file; the table is a function, for it may be long.
+// draw returns { traces, layout, height, subject, finding, table }: the subject describes the selection in
+// the title of a downloaded file; the table is a function because it may be long.
 
 const SYMBOLS = [
   "circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "pentagon",
@@ -28,7 +28,7 @@ function styleOf(part, label, look) {
   const { length } = look.series;
   return {
     color: look.series[place % length],
-    variable: `--series-${place % length}`, // the same, for what follows the theme by itself
+    variable: `--series-${place % length}`, // the same colour as a CSS variable, which follows the theme
     dash: DASHES[Math.floor(place / length) % DASHES.length],
     symbol: SYMBOLS[place % SYMBOLS.length],
     width: 2.2,
@@ -38,7 +38,7 @@ function styleOf(part, label, look) {
 const methodOf = (part, label) => part.methods.find((method) => method.label === label);
 const isReference = (part, label) => REFERENCES.some((name) => part.references[name] === label);
 
-// The best method first; those whose scores are no numbers last.
+// The best method first; methods without numeric scores last.
 function ranked(part) {
   const sign = part.higher ? 1 : -1;
   const worth = ({ mean: value }) => (value === null ? -Number.MAX_VALUE : sign * value);
@@ -56,7 +56,7 @@ function valuesOf(part, label) {
   });
 }
 
-// How much better than a reference each client is, mean over the seeds that both have.
+// Each client's gain over a reference, averaged over the seeds that both have.
 function gainsOf(part, label, reference) {
   const theirs = new Map(methodOf(part, reference).runs.map((run) => [run.seed, run.values]));
   const pairs = methodOf(part, label).runs.filter((run) => theirs.has(run.seed));
@@ -74,20 +74,23 @@ const methodOptions = (part) => ranked(part).map(({ label }) => ({ value: label,
 
 function methodControl(part) {
   const options = methodOptions(part);
-  const best = options.find(({ value }) => !isReference(part, value)) ?? options[0];
-  return { name: "method", label: "Method", kind: "select", options, start: best.value };
+  const start = part.main?.[0] ?? options[0].value; // the method of the headline
+  return { name: "method", label: "Method", kind: "select", options, start };
 }
 
-// The rows of clients.parquet, for the methods named.
+// The rows of clients.parquet, for some of the methods.
 const SCORE_COLUMNS = [
   "label", "method", "seed", "round", "split", "point", "client", "examples", "metric", "value", "loss",
+  "diverged", "undefined", "higher_is_better",
 ];
 
 function scoreRows(part, labels) {
-  const { clients, examples, metric, point, split } = part;
-  const rowsOf = ({ label, method }, { seed, round, values, losses }) =>
+  const { clients, examples, metric, split } = part;
+  // Clients for which the metric is undefined have no value, and so no row.
+  const about = ["false", String(part.higher)];
+  const rowsOf = ({ label, method, point }, { seed, round, values, losses, diverged }) =>
     clients.map((client, place) => [label, method, seed, round, split, point, client,
-      examples[place], metric, values[place], losses[place]])
+      examples[place], metric, values[place], losses[place], String(diverged.includes(client)), ...about])
       .filter((_, place) => values[place] !== null);
   return labels.map((label) => methodOf(part, label))
     .flatMap((method) => method.runs.flatMap((run) => rowsOf(method, run)));

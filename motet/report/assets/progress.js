@@ -1,4 +1,4 @@
-// On the way there: learning curves, and what a method's quality costs.
+// Learning curves, and quality against cost.
 
 const SPENT = {
   round: { label: "rounds", title: "round", of: (curve) => curve.round, text: String },
@@ -24,7 +24,7 @@ const LOOKS = [
   "round", "mean", "std", "decile", "worst", "loss",
   "bytes_up", "bytes_down", "gradients", "seconds",
 ];
-const SHOWN_AT_FIRST = 8; // more lines than this at once are a tangle
+const SHOWN_AT_FIRST = 8; // more lines at once are hard to read
 
 charts.curves = {
   controls: () => [
@@ -74,7 +74,7 @@ charts.curves = {
   },
 };
 
-// A method's curve: mean over seeds with the lowest and the highest of them, round by round.
+// A method's curve by round: mean over seeds, with the lowest and the highest seed.
 function averaged(part, label, state) {
   const rounds = new Map();
   for (const { curve } of methodOf(part, label).runs) {
@@ -144,6 +144,8 @@ function curvesTable(part) {
   return { columns: ["label", "seed", ...LOOKS], rows };
 }
 
+const MOST_BESIDE = 12; // labels beside their marks
+
 charts.costs = {
   controls: () => [
     { name: "x", label: "cost in", kind: "choice", options: spentOptions(["bytes", "gradients", "seconds"]) },
@@ -154,7 +156,10 @@ charts.costs = {
       state.shown.has(label) && known([cost[state.x], value]).length === 2);
     const x = methods.map(({ cost }) => cost[state.x]);
     const ranges = { x: padded([0, ...x], 0.05), y: padded(methods.map((method) => method.mean), 0.12) };
-    const [height, margin] = [400, { t: 16, b: 52, l: 64, r: 24 }];
+    // Many labels would hide each other: they go to the right, each with a thin line to its mark.
+    const aside = methods.length > MOST_BESIDE && !look.narrow;
+    const height = aside ? Math.max(400, LINE * methods.length + 90) : 400;
+    const margin = { t: 16, b: 52, l: 64, r: aside ? 150 : 24 };
     const room = { width: look.width - margin.l - margin.r, height: height - margin.t - margin.b };
     return {
       traces: methods.map((method) => costTrace(part, method, state.x, look)),
@@ -169,7 +174,7 @@ charts.costs = {
           title: { text: `mean ${part.metric}, ${part.split}` }, range: ranges.y,
           zeroline: false, automargin: false,
         },
-        annotations: pointLabels(costPoints(part, methods, state.x, look), ranges, room),
+        annotations: (aside ? endLabels : pointLabels)(costPoints(part, methods, state.x, look), ranges, room),
         showlegend: false,
       },
       finding: costsFinding(part, methods, state.x),

@@ -1,4 +1,4 @@
-// Local data size: as a colour, as an axis, and as a possible explanation.
+// Local data size: as a colour scale, as an axis, and in rank correlations.
 
 const logSize = (size) => Math.log10(Math.max(size, 1));
 
@@ -38,11 +38,14 @@ function sizeAxis(sizes) {
   return {
     title: { text: `training examples of the client${wide ? " (logarithmic)" : ""}` },
     type: wide ? "log" : "linear", zeroline: false, tickformat: ",d",
-    ...(wide ? { dtick: high / low > 300 ? 1 : "D2" } : {}),
+    ...(wide ? { dtick: high / low > 300 ? 1 : "D2" } : { dtick: wholeStep((high - low) / 6) }),
   };
 }
 
-// The clients that have both a size and a value.
+// Examples are counted: a tick between two of them would be rounded to one of them.
+const wholeStep = (rough) => Math.max(1, niceStep(Math.max(rough, 1)));
+
+// Clients with both a size and a value.
 function against(sizes, values, clients) {
   const places = clients.map((_, place) => place)
     .filter((place) => known([sizes[place], values[place]]).length === 2);
@@ -119,11 +122,14 @@ function sizesTable(part, labels) {
   return { columns: [...SCORE_COLUMNS, "training examples"], rows };
 }
 
+const FEWEST = 10; // clients
+
 // Spearman's rank correlation, in words.
 function relation(x, y, cause, effect) {
+  if (x.length < FEWEST) return `${counted(x.length, "client")} are too few for a correlation with ${cause}`;
   const strength = correlation(ranks(x), ranks(y));
   if (!Number.isFinite(strength)) {
-    return `${effect} and ${cause} cannot be related, because one of them is the same everywhere`;
+    return `${effect} and ${cause} have no correlation, because one of them is constant`;
   }
   const verb = strength > 0 ? "grows with" : "falls with";
   const depends = Math.abs(strength) < 0.2 ? "hardly depends on" : verb;

@@ -1,6 +1,6 @@
-// Puts the page to work: tables at once, charts when they come into view.
+// Starts the page: tables at once, charts when they scroll into view.
 
-const TOO_OLD = "This browser cannot unpack the plotting library. The data are in the table below.";
+const TOO_OLD = "This browser cannot unpack the plotting library. The data is in the table below.";
 
 async function loadPlotting() {
   const packed = atob(document.getElementById("plotting").textContent);
@@ -15,6 +15,7 @@ async function loadPlotting() {
 function start() {
   const parts = JSON.parse(document.getElementById("charts").textContent);
   document.querySelectorAll("table.sortable").forEach(makeSortable);
+  document.querySelectorAll("table.sortable").forEach(makeCopyable);
   const figures = [...document.querySelectorAll("figure.chart")].map((frame) =>
     makeFigure(frame, parts[Number(frame.dataset.part)]));
   const found = new Map(figures.map((figure) => [figure.frame, figure]));

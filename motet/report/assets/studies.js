@@ -1,4 +1,4 @@
-// What methods want shown, by its kind; no method is known here by name.
+// Studies that methods provide, drawn by kind; no method is special here.
 
 function seedControl(study) {
   if (study.seeds.length < 2) return [];

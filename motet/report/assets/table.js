@@ -1,4 +1,4 @@
-// Tables that sort by a click, or by Enter on a heading.
+// Sortable tables: click a heading, or press Enter on it.
 
 function compare(a, b) {
   if (a === "" || b === "") return (a === "") - (b === "");
@@ -31,7 +31,7 @@ function makeSortable(table) {
   });
 }
 
-const MOST_ROWS = 500; // more would make a page that nobody can scroll; the file has them all
+const MOST_ROWS = 500; // more would be too long to scroll; the file has all rows
 
 function dataTable({ columns, rows }) {
   const shown = rows.slice(0, MOST_ROWS);

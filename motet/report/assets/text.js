@@ -1,4 +1,4 @@
-// Words, numbers and files. Text from the data reaches the page through textContent only.
+// Text, numbers and files. Text from the data enters the page through textContent only.
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -11,7 +11,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// The plotting library reads a little markup in texts; after this there is none left to read.
+// The plotting library interprets some markup in text; this escapes it.
 const plain = (text) =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
@@ -55,7 +55,7 @@ function quantile(values, share) {
   return ordered[below] + (place - below) * (ordered[above] - ordered[below]);
 }
 
-// A spreadsheet would run a text that begins like a formula.
+// Spreadsheets would evaluate text that starts like a formula.
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);

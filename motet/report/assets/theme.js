@@ -1,4 +1,4 @@
-// Light and dark. The colours live in the style sheet; charts ask for them by name.
+// Light and dark themes. The colours are defined in the style sheet; charts look them up by name.
 
 const THEME = "motet-theme";
 const darkSystem = window.matchMedia("(prefers-color-scheme: dark)");
@@ -9,7 +9,7 @@ function remembered() {
   try {
     return localStorage.getItem(THEME);
   } catch {
-    return null; // some browsers keep nothing for files
+    return null; // some browsers have no storage for local files
   }
 }
 
@@ -47,10 +47,11 @@ const NAMED = [
   "page", "panel", "ink", "soft", "rule", "grid",
   "low", "middle", "high", "opposite", // of heatmaps
   "few", "some", "many", // training examples
+  "helped", "harmed", // clients
 ];
 const numbered = (name, count) => Array.from({ length: count }, (_, place) => `${name}-${place}`);
 
-// What a chart may know about where it is drawn: its width and the colours of the theme.
+// The drawing context of a chart: its width and the colours of the theme.
 function lookOf(width, scheme) {
   const probe = element("span", { hidden: true });
   if (scheme) probe.style.colorScheme = scheme;
@@ -72,7 +73,7 @@ function lookOf(width, scheme) {
   return look;
 }
 
-// The colour at a share of the way along some colours.
+// The colour at a fraction of the way along a list of colours.
 function between(colors, share) {
   const place = Math.min(share, 0.999999) * (colors.length - 1);
   const channels = (color) => color.match(/[\d.]+/g).map(Number);

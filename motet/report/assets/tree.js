@@ -1,4 +1,4 @@
-// A tree of groups of clients: to the right as rounds go by, a line of its own for each leaf.
+// A tree of client groups: rounds run to the right, every leaf has its own line.
 
 charts.tree = {
   controls: bySeed,
@@ -28,7 +28,7 @@ charts.tree = {
   },
 };
 
-// Leaves on lines of their own, every other node in the middle of its children.
+// Place each leaf on its own line, and every other node halfway between its children.
 function treeHeights(nodes) {
   const heights = new Map();
   let next = 0;

@@ -1,0 +1,72 @@
+"""How a command ends badly: one sentence, and an exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from typing import Any
+
+import typer
+
+from motet._cli.stopping import exit_code, sentence
+from motet._cli.terminal import say, say_error
+from motet._core.visible_text import visible
+from motet.errors import one_line as one_line
+
+DONE, FAILED, WRONG = 0, 1, 2
+TRACEBACK = ContextVar("TRACEBACK", default=False)  # --traceback, for one call
+HINT = "Set MOTET_TRACEBACK=1 (or call `motet --traceback ...`) to see where it happened."
+
+
+class RunFailedError(Exception):
+    """The request was right, and the run failed all the same."""
+
+
+class RunStoppedError(Exception):
+    """The user stopped the run, or a batch system did."""
+
+    def __init__(self, sentence: str, stop: BaseException) -> None:
+        super().__init__(sentence)
+        self.code = exit_code(stop)
+
+
+def report(error: BaseException) -> int:
+    """Say what happened in one sentence, and return the exit code."""
+    from motet.errors import MotetError, WireError
+
+    if isinstance(error, RunStoppedError):
+        say(visible(str(error)))
+        return error.code
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        say(visible(sentence(error)))
+        return exit_code(error)
+    if isinstance(error, MotetError):
+        text = " ".join([str(error), *getattr(error, "__notes__", [])])
+        # Damaged files are not a wrong request.
+        return _say(text, FAILED if isinstance(error, WireError) else WRONG)
+    if isinstance(error, RunFailedError):
+        return _say(str(error), FAILED)
+    if isinstance(error, _usage_error()):
+        return _say(_usage(error), WRONG)
+    return _say(f"unexpected {type(error).__name__}: {one_line(error)}. {HINT}", FAILED)
+
+
+def wants_traceback() -> bool:
+    """Tell whether errors are to be shown as Python shows them."""
+    return TRACEBACK.get() or os.environ.get("MOTET_TRACEBACK", "") not in ("", "0")
+
+
+def _say(text: str, code: int) -> int:
+    say_error(text)
+    return code
+
+
+def _usage(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "motet"
+    return f"{error.format_message().rstrip('.')}; see `{command} --help`."
+
+
+def _usage_error() -> type[BaseException]:
+    """Find the ancestor of what the parser raises; typer does not export it."""
+    return next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -1,0 +1,97 @@
+"""Typer options, built from the table of options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import typer
+
+from motet._cli.completion import COMPLETIONS
+from motet._core.option_table import DATA, OUTPUT, RUN, WHAT, Row, Toml, rows_of
+
+__all__ = [
+    "DATA",
+    "OUTPUT",
+    "RUN",
+    "WHAT",
+    "Config",
+    "Json",
+    "JsonLines",
+    "MLflow",
+    "Quiet",
+    "TensorBoard",
+]
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def takes_rows_of(name: str) -> Callable[[Command], Command]:
+    """Give a command every option that the table has for `name`; they arrive as keywords.
+
+    Typer reads options from a signature, so the signature is made from the rows. A parameter of
+    the command that has the name of a row is that row's.
+    """
+    generated = [_parameter(row) for row in rows_of(name)]
+    taken = {parameter.name for parameter in generated}
+
+    def add(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True)
+        named = [
+            p
+            for p in own.parameters.values()
+            if p.kind is not p.VAR_KEYWORD and p.name not in taken
+        ]
+        vars(command)["__signature__"] = own.replace(parameters=[*named, *generated])
+        return command
+
+    return add
+
+
+def _parameter(row: Row) -> inspect.Parameter:
+    is_switch = row.type is bool and row.key is None  # a switch with a key may be left to the file
+    kind = str if row.type is Toml else row.type
+    return inspect.Parameter(
+        row.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if is_switch else None,
+        annotation=Annotated[kind if is_switch else kind | None, _option(row)],
+    )
+
+
+def _option(row: Row) -> Any:
+    assert row.flag is not None
+    return typer.Option(
+        row.flag,
+        help=row.help,
+        metavar=row.metavar,
+        rich_help_panel=row.panel,
+        show_default=False,
+        autocompletion=COMPLETIONS.get(row.name),
+    )
+
+
+def _shared(command: str, name: str) -> Any:
+    """Return one option of a command, for commands that write their own signature."""
+    return next(_option(row) for row in rows_of(command) if row.name == name)
+
+
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="CONFIG.toml",
+        help="Start from this file; flags take precedence.",
+        show_default=False,
+    ),
+]
+# For commands that draw nothing: every command accepts --seed.
+UnusedSeed: TypeAlias = Annotated[
+    int | None, typer.Option("--seed", help="Accepted, but nothing is drawn.", hidden=True)
+]
+Json: TypeAlias = Annotated[bool, _shared("other", "as_json")]
+JsonLines: TypeAlias = Annotated[bool, _shared("resume", "as_json")]
+Quiet: TypeAlias = Annotated[bool, _shared("other", "quiet")]
+TensorBoard: TypeAlias = Annotated[Path | None, _shared("resume", "tensorboard")]
+MLflow: TypeAlias = Annotated[str | None, _shared("resume", "mlflow")]

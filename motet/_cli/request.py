@@ -1,0 +1,49 @@
+"""The tables of a config, from a config file, flags and --set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from motet._core.option_table import ROWS, Row, Toml
+from motet.config import overridden, parse_assignment, read_tables
+from motet.config._files import with_modules
+from motet.config._overrides import toml_value
+from motet.config._sections import RunChoice
+from motet.errors import RequestError
+
+
+def requested(
+    config: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
+) -> dict[str, Any]:
+    """Apply flags (by name of parameter) to a config file, and assignments to the result."""
+    tables = {} if config is None else read_tables(config)
+    chosen = [
+        (row.key, _value(row, flags[row.name], tables))
+        for row in ROWS
+        if row.key is not None and flags.get(row.name) not in (None, [])
+    ]
+    asked = overridden(tables, [*chosen, *(parse_assignment(text) for text in assignments)])
+    return with_modules(asked, Path.cwd())
+
+
+def require_rounds(run: RunChoice) -> None:
+    """Refuse a run of no rounds: its table would be about untrained models."""
+    if run.rounds < 1:
+        raise RequestError(f"run.rounds must be 1 or more; got {run.rounds}.")
+
+
+def _value(row: Row, given: Any, tables: Mapping[str, Any]) -> Any:
+    """Return the value of a flag; a flag that may be repeated adds to the list of the file."""
+    if row.type is Toml:
+        return toml_value(given)
+    if row.type != list[str] or row.key is None:
+        return given
+    section, _, key = row.key.partition(".")
+    table = tables.get(section)
+    before = table.get(key) if isinstance(table, Mapping) else None
+    if isinstance(before, Mapping):
+        pairs = (text.rpartition("=") for text in given)
+        return {**before, **{name: value for name, _, value in pairs}}
+    return [*before, *given] if isinstance(before, list) else given

@@ -1,0 +1,1 @@
+"""Comparisons: several methods run under the same conditions."""

@@ -1,0 +1,1 @@
+"""Pure functions and small types under everything else: named trees, keys, selectors, files."""

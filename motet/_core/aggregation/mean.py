@@ -1,0 +1,106 @@
+"""How uploads become one: a weighted mean, or all of them side by side.
+
+A reduction is a monoid: `lift` makes a partial result from some clients, `merge` joins two,
+`finish` reads the result. So workers may pre-reduce, and partial results are merged in a fixed
+order whoever finished first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from motet._core import tree
+
+Weights = Literal["examples", "uniform", "batches"]
+
+
+class Reduce(Protocol):
+    """What every reduction can do."""
+
+    needs_single_uploads: bool
+
+    @property
+    def weights(self) -> Weights:
+        """How clients count: by training examples, equally, or by number of batches."""
+        ...
+
+    def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> Any:
+        """Make a partial result from stacked uploads, one row per client."""
+        ...
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Join two partial results."""
+        ...
+
+    def finish(self, partial: Any, down: Any = None) -> Any:
+        """Read the result that `Method.server_update` gets; `down` is what the cohort was sent."""
+        ...
+
+
+class Total(NamedTuple):
+    """A weighted sum of uploads; integers (counters) keep their maximum instead."""
+
+    value: Any
+    weight: float
+    kinds: Any  # one empty tensor per leaf: remembers the leaf's type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """The weighted mean over the cohort; integers keep the largest.
+
+    A stack of clients becomes one mean in the precision of the uploads, by one product; the means
+    of stacks are summed in double precision, so that a large cohort loses nothing.
+    """
+
+    weights: Weights = "examples"
+    needs_single_uploads = False
+
+    def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> Total:
+        def weigh(leaf: Tensor) -> Tensor:
+            if not leaf.is_floating_point():
+                return leaf.amax(0)
+            rows = leaf.to(torch.promote_types(leaf.dtype, torch.float32)).reshape(len(leaf), -1)
+            mean = shares.to(rows.dtype) @ rows  # shares, not weights: a sum might overflow
+            return mean.double().mul_(total).view(leaf.shape[1:])
+
+        total = float(weights.sum())
+        shares = weights.double() / (total or 1.0)
+        kinds = tree.tree_map(lambda leaf: leaf.new_empty(0), uploads)
+        return Total(tree.tree_map(weigh, uploads), total, kinds)
+
+    def merge(self, a: Total, b: Total) -> Total:
+        def join(x: Tensor, y: Tensor) -> Tensor:
+            return x + y if x.is_floating_point() else torch.maximum(x, y)
+
+        return Total(tree.tree_map(join, a.value, b.value), a.weight + b.weight, a.kinds)
+
+    def finish(self, partial: Total, down: Any = None) -> Any:
+        def divide(leaf: Tensor, kind: Tensor) -> Tensor:
+            return (leaf / partial.weight).to(kind.dtype) if kind.is_floating_point() else leaf
+
+        return tree.tree_map(divide, partial.value, partial.kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather:
+    """Every upload by itself, by client: for servers that compare clients."""
+
+    weights: Weights = "uniform"
+    needs_single_uploads = True
+
+    def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> dict[str, Any]:
+        if len(clients) == 1:
+            return {clients[0]: tree.tree_map(lambda leaf: leaf[0], uploads)}  # no copy
+        return {client: tree.row(uploads, i) for i, client in enumerate(clients)}
+
+    def merge(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        return a | b
+
+    def finish(self, partial: dict[str, Any], down: Any = None) -> dict[str, Any]:
+        return {client: partial[client] for client in sorted(partial)}

@@ -1,0 +1,1 @@
+"""What runs a federation: rounds, backends, scores."""

@@ -1,0 +1,1 @@
+"""Backends: serial, vectorized and Ray."""

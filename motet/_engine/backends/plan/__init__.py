@@ -1,0 +1,1 @@
+"""Execution plans of a backend, chosen by rule or by measurement."""

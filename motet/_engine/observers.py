@@ -1,0 +1,59 @@
+"""Watchers of runs: a live table, lines of JSON, TensorBoard, MLflow.
+
+A watcher receives what happens and changes nothing. It overrides the methods that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # these load torch, which a watcher does not need
+    from motet._engine.federation import Round
+    from motet._engine.results import Look, Row
+
+
+class Watcher:
+    """Receives the events of runs; each run is one method (its label) with one seed."""
+
+    def began(self, label: str, seed: int, rounds: int) -> None:
+        """Receive the start of a run; a resumed run, too, with a later round."""
+
+    def round_done(self, label: str, seed: int, done: Round, look: Look | None) -> None:
+        """Receive a round, with the validation scores if they were computed after it."""
+
+    def finished(self, label: str, seed: int, row: Row) -> None:
+        """Receive the result of a run."""
+
+    def failed(self, label: str, seed: int, reason: str) -> None:
+        """Receive the reason why a run failed."""
+
+    def close(self) -> None:
+        """Release resources; called once at the end, also after an error."""
+
+
+class Several(Watcher):
+    """Tells several watchers, in their order."""
+
+    def __init__(self, watchers: Sequence[Watcher]) -> None:
+        self.watchers = tuple(watchers)
+
+    def began(self, label: str, seed: int, rounds: int) -> None:
+        for watcher in self.watchers:
+            watcher.began(label, seed, rounds)
+
+    def round_done(self, label: str, seed: int, done: Round, look: Look | None) -> None:
+        for watcher in self.watchers:
+            watcher.round_done(label, seed, done, look)
+
+    def finished(self, label: str, seed: int, row: Row) -> None:
+        for watcher in self.watchers:
+            watcher.finished(label, seed, row)
+
+    def failed(self, label: str, seed: int, reason: str) -> None:
+        for watcher in self.watchers:
+            watcher.failed(label, seed, reason)
+
+    def close(self) -> None:
+        for watcher in self.watchers:
+            watcher.close()

@@ -1,0 +1,166 @@
+"""Checks before the first round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from motet._core import tree
+from motet._core.criteria import Criterion, cross_entropy
+from motet._core.keys import Key
+from motet._engine.run_spec import RunSpec
+from motet._engine.scorability import MOST_CLIENTS, check_targets
+from motet.data._federation import Examples, Federation
+from motet.errors import (
+    NOT_FINITE,
+    CapabilityError,
+    DataError,
+    MotetError,
+    RequestError,
+    StructureError,
+    WorkError,
+    nearest,
+    one_line,
+)
+from motet.method import AnyMethod
+from motet.task import Batch, Task
+
+
+def check_settings(
+    rounds: int, backend: str, serving_steps: int | None, *, has_store: bool
+) -> None:
+    """Refuse settings of a run that no method could work with."""
+    if rounds < 0:
+        raise RequestError(f"rounds must be 0 or more; got {rounds}.")
+    if serving_steps is not None and serving_steps < 0:
+        raise RequestError(f"serving_steps must be 0 or more; got {serving_steps}.")
+    if backend == "ray" and has_store:
+        raise RequestError(
+            'backend="ray" keeps private states in its shards, below state_dir=; leave store= out.'
+        )
+
+
+def check_choice(what: str, got: str, known: Sequence[str]) -> None:
+    """Refuse a word that is not one of a few."""
+    if got not in known:
+        raise RequestError(f'no {what} is called "{got}"; {nearest(got, known)}.')
+
+
+def check_fits(task: Task, federation: Federation) -> None:
+    """Run two examples through the network, and compare its outputs with the labels."""
+    first = federation.clients[0]
+    x, y = federation.examples(first, "train")
+    outputs = _try(task, x[:2], first)
+    if task.criterion.kind == "classes":
+        _check_labels(outputs, federation, y)
+        _check_padding(task.criterion, federation)
+    check_targets(task.criterion, outputs, federation)
+    _check_randomness(task, Examples(x[:2], y[:2]))
+
+
+def check_finite(what: str, state: Any) -> None:
+    """Refuse to start from a NaN or an infinity: every round would look as if it had diverged."""
+    spoiled = tree.not_finite(state)
+    if spoiled:
+        raise StructureError(
+            f"{what} {NOT_FINITE} in {spoiled}; start from finite numbers. A constant of the "
+            "network, such as an attention mask, is not part of its state if it is registered with "
+            "persistent=False."
+        )
+
+
+def _try(task: Task, x: Tensor, client: str) -> Tensor:
+    state = task.init(Key(0))
+    try:
+        with torch.no_grad():
+            return task.outputs(state, x)
+    except (RuntimeError, IndexError, ValueError, TypeError) as reason:
+        raise StructureError(
+            f'the network does not accept the data of client "{client}", shape {tuple(x.shape)} '
+            f"and type {x.dtype}: {str(reason).splitlines()[0]}. Check the input size of `build`."
+        ) from reason
+
+
+def _check_randomness(task: Task, examples: Examples) -> None:
+    """Refuse a network that draws from torch's own generator: results would depend on the order."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        weight = torch.ones(len(examples.y))
+        task.loss(task.init(Key(0)), Batch(*examples, weight, torch.tensor(0)))
+        drew = not torch.equal(before, torch.get_rng_state())
+    if drew:
+        raise CapabilityError(
+            "the network draws random numbers from torch's own generator while it trains, so a "
+            "result would depend on which client ran first; use `nn.Dropout` layers instead of "
+            "functional dropout and the like. In the config of a transformers model, set the rate "
+            "of attention dropout to 0: attention_probs_dropout_prob=0 (BERT) or attn_pdrop=0 "
+            "(GPT-2)."
+        )
+
+
+def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
+    if y.is_floating_point():
+        raise DataError(
+            "cross_entropy expects whole-number labels, but the targets are real values; "
+            'use loss="mse".'
+        )
+    classes, scores = federation.classes or int(y.max()) + 1, outputs.shape[-1]
+    if classes > scores:
+        raise DataError(
+            f"labels run from 0 to {classes - 1}, but the network has {scores} outputs; "
+            f"give it at least {classes}."
+        )
+
+
+def _check_padding(criterion: Criterion, federation: Federation) -> None:
+    """Refuse padding, which has negative labels, unless the loss leaves it out."""
+    if criterion.example_loss is not cross_entropy or not federation.y.shape:
+        return
+    for client in federation.clients[:MOST_CLIENTS]:
+        if bool((federation.examples(client, "train").y < 0).any()):
+            raise DataError(
+                f'client "{client}" has padding (negative labels), which cross_entropy would '
+                'score; use loss="masked_cross_entropy".'
+            )
+
+
+def check_scorable(federation: Federation) -> None:
+    """Refuse data on which nothing could be reported at the end."""
+    if not any(federation.size(client, "test") for client in federation.clients):
+        raise DataError(
+            f'no client of "{federation.name}" has test data, so nothing could be reported; give '
+            "test examples, or a share to cut from the training data (data.test = 0.2)."
+        )
+
+
+def first_server(setting: RunSpec) -> Any:
+    """Make the server's state before round 1; a network that the method cannot use is refused."""
+    method = setting.method
+    key = setting.key.fold("server")
+    with _refusing(method, "its first server state"):
+        return method.init_server(setting.task, setting.initial, setting.everybody, key)
+
+
+def check_method(method: AnyMethod, task: Task, clients: Sequence[str]) -> tuple[str, ...]:
+    """Let the method look at the network; return its remarks."""
+    with _refusing(method, "its check of the network"):
+        return tuple(method.check(task, clients))
+
+
+@contextmanager
+def _refusing(method: AnyMethod, what: str) -> Iterator[None]:
+    """Turn any error of a method into a sentence about the network."""
+    try:
+        yield
+    except MotetError:  # it says itself what to do
+        raise
+    except Exception as error:
+        raise WorkError(
+            f"{method.name} does not work with this network: {what} fails "
+            f"({type(error).__name__}: {one_line(error)}). Change the network, or choose another "
+            "method."
+        ) from error

@@ -1,0 +1,1 @@
+"""Stores of private states: in memory or on disk."""

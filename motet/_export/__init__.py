@@ -1,0 +1,1 @@
+"""Export of a client's predictor: safetensors, a model card and ONNX."""

@@ -1,0 +1,68 @@
+"""Raw rows to predict, read as the tables for training are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from motet._export.raw_graph import is_numeric
+from motet.data import Schema
+from motet.data._tables.cells import RowName
+from motet.data._tables.files import HowToRead
+from motet.data._tables.numbers import to_number
+from motet.data._tables.sources import SITE, open_source
+from motet.errors import RequestError
+
+
+class Rows(NamedTuple):
+    """Rows of a table.
+
+    Attributes:
+        table: A `pyarrow.Table`.
+        row_name: Names a row in messages, as a text editor would.
+        remarks: What was noticed while reading, such as another encoding.
+    """
+
+    table: Any
+    row_name: RowName
+    remarks: tuple[str, ...] = ()
+
+
+def read_rows(source: Any, schema: Schema) -> Rows:
+    """Read rows from a path, a data frame, an Arrow table, columns by name or a list of dicts.
+
+    Encoding, delimiter and decimal separator are detected, as they are for training.
+    """
+    if isinstance(source, Rows):
+        return source
+    if isinstance(source, list | tuple) and not all(isinstance(s, str | Path) for s in source):
+        source = _columns(source)
+    how = HowToRead.for_schema(schema, _as_text(schema))
+    opened, _ = open_source(source, how, schema.client or SITE)
+    return Rows(opened.table, opened.row_name, tuple(opened.remarks))
+
+
+def with_na(schema: Schema, texts: Sequence[str]) -> Schema:
+    """Add texts that mean a missing value."""
+    return replace(schema, na=(*schema.na, *texts)) if texts else schema
+
+
+def _as_text(schema: Schema) -> tuple[str, ...]:
+    """List columns whose categories look like numbers but are not, such as "007"."""
+    return tuple(
+        column.name
+        for column in schema.columns
+        if any(to_number(text, ".") is not None for text in column.categories)
+        and not is_numeric(column)
+    )
+
+
+def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Turn rows into columns; a key that a row does not have is missing there."""
+    wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+    if wrong is not None:
+        raise RequestError(f"a row must be {{column: value}}; got a {type(wrong).__name__}.")
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

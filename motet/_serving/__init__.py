@@ -1,0 +1,1 @@
+"""Prediction from raw rows over HTTP."""

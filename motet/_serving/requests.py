@@ -1,0 +1,140 @@
+"""Models of a request and a reply, made from a schema: they validate, and document the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from motet._export.raw_graph import is_numeric
+from motet.data import Column, Schema
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+MOST = 100  # categories listed in a description
+
+
+class Row(BaseModel):
+    """One row of the table."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Prediction(BaseModel):
+    """The prediction for one row."""
+
+    row: int = Field(description="Position in the request, from 0.")
+    remarks: list[str] = Field(description="What was repaired or noticed in this row.")
+
+
+class ClassPrediction(Prediction):
+    """The label with the largest probability, and the probability of each label."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class ValuePrediction(Prediction):
+    """The predicted value."""
+
+    value: float
+
+
+class SurvivalPrediction(ValuePrediction):
+    """The mean time until the event or the last time, and the chance to survive until each time."""
+
+    survival: dict[str, float]
+
+
+class Reply(BaseModel):
+    """Predictions in the order of the rows, and what was repaired or noticed."""
+
+    predictions: list[ClassPrediction] | list[SurvivalPrediction] | list[ValuePrediction]
+    remarks: list[str]
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    detail: str
+
+
+def request_model(schema: Schema, *, max_rows: int) -> type[BaseModel]:
+    """Make the model of a request: a list of rows with the columns of the schema."""
+    fields: dict[str, Any] = {
+        f"column_{place}": _field(column, required=schema.fills is None)
+        for place, column in enumerate(schema.columns)
+    }
+    row = create_model("Row", __base__=Row, **fields)
+    rows = Field(min_length=1, max_length=max_rows, description="The rows to predict.")
+    return create_model("PredictRequest", rows=(list[row], rows))  # type: ignore[valid-type]
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Turn validated rows into columns; a key that a row does not have is missing there."""
+    written = [row.model_dump(by_alias=True) for row in rows]
+    names = dict.fromkeys(name for row in written for name in row)
+    return {name: [row.get(name) for row in written] for name in names}
+
+
+def _field(column: Column, *, required: bool) -> tuple[Any, Any]:
+    kind: Any = Number
+    if column.kind == "date":
+        kind = str
+    elif column.kind != "number":
+        kind = Number | str if is_numeric(column) else str
+    default: Any = ... if required else None
+    described = Field(
+        default, alias=column.name, description=_described(column), examples=[_example(column)]
+    )
+    return (kind if required else kind | None), described
+
+
+def _described(column: Column) -> str:
+    unit = f" in {column.unit}" if column.unit else ""
+    if column.kind == "number":
+        ranged = column.low is not None and column.high is not None
+        return f"A number{unit}" + (
+            f"; {column.low:g} to {column.high:g} in training." if ranged else "."
+        )
+    if column.kind == "date":
+        return f"A date, written as {column.format or 'YYYY-MM-DD'}."
+    rest = ", ..." if len(column.categories) > MOST else ""
+    return f"One of: {', '.join(column.categories[:MOST])}{rest}."
+
+
+def _example(column: Column) -> Any:
+    if column.kind == "number":
+        if column.low is None or column.high is None:
+            return 0.0
+        return float(f"{(column.low + column.high) / 2:.4g}")
+    if column.kind == "date":
+        from datetime import date
+
+        day = date.fromisoformat(column.reference) if column.reference else date(2020, 1, 31)
+        return day.strftime(column.format or "%Y-%m-%d")
+    return column.categories[0]
+
+
+def described_schema(schema: Schema) -> dict[str, Any]:
+    """Describe what rows need, without the statistics of the training rows that are not needed."""
+    required = schema.fills is None
+    columns = [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "required": required,
+            "unit": column.unit,
+            "categories": list(column.categories) or None,
+            "range": None if column.low is None else [column.low, column.high],
+            "format": column.format,
+        }
+        for column in schema.columns
+    ]
+    target: Mapping[str, Any] = {
+        "name": schema.target.name,
+        "kind": schema.target.kind,
+        "labels": list(schema.target.labels) or None,
+        "unit": schema.target.unit,
+    }
+    return {"columns": columns, "target": target}

@@ -1,0 +1,1 @@
+"""Local training: batches, the one training loop, and its stacked form."""

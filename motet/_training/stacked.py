@@ -1,0 +1,200 @@
+"""The loop over steps for a stack of clients, or of models: every step is taken by all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from motet._core import tree
+from motet._tracing.pending import Deferring, Pending
+from motet._tracing.programs import Program, owned, traceable
+from motet._training.batching import Batches
+from motet._training.stepping import Spec, Work, prepared, rebuilt
+from motet.task import Batch
+
+
+def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -> list[Tensor]:
+    """Run a stack as one: every step is a batched step of all clients."""
+    values = rebuilt(spec.structure, rows)
+    flags = rebuilt(spec.structure, [torch.tensor(s, device="cpu") for s in stacked])
+
+    def expand(value: Tensor, flag: Tensor) -> Tensor:
+        return value if bool(flag) else value.expand(clients, *value.shape)
+
+    params, buffers = (
+        tree.tree_map(expand, v, f) for v, f in zip(values[:2], flags[:2], strict=True)
+    )
+    frozen, batches, given = values[2:]
+    # Data are each client's own, or shared by a stack of models; half and half is a client's own.
+    own_data = any(bool(flag) for flag in flags[3])
+    if own_data:
+        batches = Batches(*(expand(v, s) for v, s in zip(batches, flags[3], strict=True)))
+    moments = vmap(spec.optimizer.init)(params)
+    data_dim = 0 if own_data else None
+    dims = (0, 0, 0, _in_dims(flags[2]), _in_dims(flags[4]), data_dim, data_dim)
+    work = Work((params, buffers, moments), (frozen, given, batches.rate), batches)
+    return _walk(spec, work, _Deal(batches, clients, own=own_data), dims)
+
+
+def _walk(spec: Spec, work: Work, deal: _Deal, dims: tuple[Any, ...]) -> list[Tensor]:
+    many = vmap(spec.step, in_dims=dims)
+
+    def flat(*values: Tensor) -> list[Tensor]:
+        changing, reading, batch = rebuilt((*work[:2], like), values)
+        return tree.leaves(many(*changing, *reading, batch))
+
+    def flat_where_active(*values: Tensor) -> list[Tensor]:
+        *others, active = values
+        old = others[: len(state)]
+        return [_chosen(active, new, o) for new, o in zip(flat(*others), old, strict=True)]
+
+    def program(turn: _Turn) -> Program:
+        return prepared(
+            spec,
+            ("stack", turn.everybody, repr(dims)),
+            flat if turn.everybody else flat_where_active,
+            [*state, *fixed, *like, *deal.who(turn)],
+            donated=len(state),
+            width=deal.width,
+            data=len(state) + len(fixed) if deal.own else None,
+        )
+
+    state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
+    trained = len(tree.leaves(work.changing[:2]))
+    if not deal.turns:
+        return state[:trained]
+    like = deal.batch(deal.turns[0])
+    programs = {kind: program(turn) for kind, turn in {t.everybody: t for t in deal.turns}.items()}
+    later = _deferring(programs, rows=len(deal.turns) * deal.width)
+    if later is None:
+        return _step_by_step(programs, state, fixed, deal)[:trained]
+    return _with_weights_last(later, state, fixed, deal)[:trained]
+
+
+def _step_by_step(
+    programs: Mapping[bool, Program], state: list[Tensor], fixed: list[Tensor], deal: _Deal
+) -> list[Tensor]:
+    if any(program.overwrites for program in programs.values()):
+        state = owned(state)
+    for turn in deal.turns:
+        rest = (*fixed, *deal.batch(turn), *deal.who(turn))
+        state = list(programs[turn.everybody].run(*state, *rest))
+    return state
+
+
+def _with_weights_last(
+    programs: Mapping[bool, Deferring], state: list[Tensor], fixed: list[Tensor], deal: _Deal
+) -> list[Tensor]:
+    seen = deal.seen()
+    layers = next(iter(programs.values())).layers
+    pending = {one.place: Pending(one, state[one.place], seen, deal.width) for one in layers}
+    state = [leaf if place in pending else leaf.clone() for place, leaf in enumerate(state)]
+    for step, turn in enumerate(deal.turns):
+        outputs = (layer.outputs(step) for layer in pending.values())
+        rest = (*fixed, seen, *deal.labels(turn), *deal.who(turn), *outputs)
+        state = list(programs[turn.everybody].run(*state, *rest))
+        for place, layer in pending.items():
+            layer.note(step, state[place])
+    return [pending[n].weights() if n in pending else leaf for n, leaf in enumerate(state)]
+
+
+def _deferring(programs: Mapping[bool, Program], rows: int) -> dict[bool, Deferring] | None:
+    """Find programs that leave the same weights alone, if it pays for this many rows."""
+    later = {kind: program.deferring for kind, program in programs.items() if program.deferring}
+    layers = {program.layers for program in later.values()}
+    if len(later) < len(programs) or len(layers) > 1:
+        return None
+    return later if all(layer.can_wait_for(rows) for layer in layers.pop()) else None
+
+
+class _Turn(NamedTuple):
+    """A step in which at least one client has an example."""
+
+    number: int
+    everybody: bool  # has one
+
+
+class _Deal:
+    """The batches of a stack of clients, or of one client whose data a stack of models shares."""
+
+    def __init__(self, batches: Batches, clients: int, *, own: bool) -> None:
+        self.own = own
+        self._batches, self._clients = batches, clients
+        self._active = batches.weight.any(-1)  # [clients, steps] or [steps]
+
+    @property
+    def width(self) -> int:
+        """Rows per batch."""
+        return self._batches.weight.shape[-1]
+
+    @cached_property
+    def turns(self) -> list[_Turn]:
+        """The steps to take."""
+        active = self._active
+        if not traceable([active]):  # values cannot be read while tracing
+            return [_Turn(number, everybody=False) for number in range(active.shape[-1])]
+        some, every = (active.any(0), active.all(0)) if self.own else (active, active)
+        return [
+            _Turn(number, everybody)
+            for number, (anybody, everybody) in enumerate(
+                zip(some.tolist(), every.tolist(), strict=True)
+            )
+            if anybody
+        ]
+
+    def batch(self, turn: _Turn) -> Batch:
+        """Gather the examples of a step."""
+        if not self.own:
+            return self._batches.step(turn.number)
+        x = _gathered(self._batches.x, self._rows[:, turn.number])
+        return Batch(x, *self.labels(turn))
+
+    def labels(self, turn: _Turn) -> tuple[Tensor, Tensor, Tensor]:
+        """Gather what a step knows of its examples, less what a network sees of them."""
+        b = self._batches
+        y = _gathered(b.y, self._rows[:, turn.number])
+        # By themselves in memory: a program is made for certain strides.
+        return y, b.weight[:, turn.number].contiguous(), b.key[:, turn.number].contiguous()
+
+    def seen(self) -> Tensor:
+        """Gather what a network sees in all steps: [clients, rows, features]."""
+        rows = self._rows[:, [turn.number for turn in self.turns]]
+        return _gathered(self._batches.x, rows.flatten(1)).flatten(2)
+
+    def who(self, turn: _Turn) -> tuple[Tensor, ...]:
+        """Return which clients have examples in a step; None if all have."""
+        if turn.everybody:
+            return ()
+        active = self._active[..., turn.number]
+        return (active.contiguous() if self.own else active.expand(self._clients),)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """The rows of each step, numbered through the stack: one index is faster than two."""
+        first = torch.arange(self._clients) * self._batches.x.shape[1]
+        return self._batches.rows + first[:, None, None]
+
+
+def _gathered(values: Tensor, rows: Tensor) -> Tensor:
+    """Take rows of a stack [clients, examples, ...]."""
+    taken = values.flatten(0, 1).index_select(0, rows.flatten())
+    return taken.view(*rows.shape, *values.shape[2:])
+
+
+def _in_dims(flags: Any) -> Any:
+    """Turn a tree of "is stacked" flags into vmap's in_dims (which are not tensors)."""
+    if isinstance(flags, Tensor):
+        return 0 if bool(flags) else None
+    if isinstance(flags, dict):
+        return {k: _in_dims(v) for k, v in flags.items()}
+    values = [_in_dims(v) for v in flags]
+    return type(flags)(*values) if hasattr(flags, "_fields") else tuple(values)
+
+
+def _chosen(active: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return torch.where(active.view(-1, *[1] * (yes.ndim - 1)), yes, no)

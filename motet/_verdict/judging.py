@@ -1,0 +1,143 @@
+"""Judgements of pairs of methods from arrays: the mean over clients, and every site on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from motet._verdict.chance import PROBABLE, SURE, MeanGain, mean_gains
+from motet._verdict.multiplicity import holm
+from motet._verdict.site_gains import SiteGain, SiteState, site_gains, site_states
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two methods, client by client: how much better the first one is.
+
+    Attributes:
+        gains: Gain of each client with each seed, [clients, seeds].
+        examples: For each client, gains by example, [examples, seeds]; None if they are not known.
+        counts: Test examples of each client.
+    """
+
+    gains: np.ndarray
+    examples: Sequence[np.ndarray] | None = None
+    counts: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What is known about a pair.
+
+    Attributes:
+        mean: The mean gain over clients.
+        corrected: Its p-value, corrected for all pairs of the table.
+        cautious: The same, trusting less in what pairs tell about each other.
+        corrected_in_runs: The same for these very runs.
+        sites: Each client's gain; empty without examples.
+        states: What can be said about each client, over other seeds.
+        states_in_runs: What these runs show about each client.
+    """
+
+    mean: MeanGain
+    corrected: float
+    cautious: float
+    corrected_in_runs: float
+    sites: tuple[SiteGain, ...]
+    states: tuple[SiteState, ...]
+    states_in_runs: tuple[SiteState, ...]
+
+    @property
+    def sure(self) -> bool:
+        """Whether the mean gain is not 0, with other clients and other seeds."""
+        return self.cautious < SURE
+
+    @property
+    def probable(self) -> bool:
+        """Whether that is probable, but not sure."""
+        return not self.sure and self.corrected < PROBABLE
+
+    @property
+    def in_runs(self) -> bool:
+        """Whether these runs differ by more than the choice of clients explains."""
+        return self.corrected_in_runs < SURE
+
+
+def judged(
+    pairs: Sequence[Pair],
+    *,
+    methods: int,
+    margin: float | Sequence[float],
+    bounded: bool,
+    extra: int = 0,
+    with_sites: Sequence[bool] | None = None,
+) -> list[Judgement]:
+    """Judge several pairs together.
+
+    Args:
+        pairs: The pairs that are shown.
+        methods: Number of methods; the leader is found by looking at all of them, so all their
+            pairs count for the correction.
+        margin: Gains of a site smaller than this do not matter; one number, or one per pair.
+        bounded: Whether scores of examples are between 0 and 1.
+        extra: Pairs among these that are tested over some of the clients only.
+        with_sites: Pairs whose sites are judged; default: all that have examples.
+    """
+    noise = [_noise(pair, bounded=bounded) for pair in pairs]
+    means = mean_gains([pair.gains for pair in pairs], methods=methods, noise=noise)
+    family = comparisons(methods) + extra
+    margins = list(np.broadcast_to(margin, len(pairs)))
+    corrected = holm([mean.p_value for mean in means], family)
+    cautious = holm([mean.p_cautious for mean in means], family)
+    in_runs = holm([mean.p_in_runs for mean in means], family)
+    wanted = [True] * len(pairs) if with_sites is None else with_sites
+    found = []
+    for i, (pair, mean) in enumerate(zip(pairs, means, strict=True)):
+        sites: list[SiteGain] = []
+        if wanted[i] and pair.examples is not None:
+            sites = site_gains(
+                pair.examples, common=mean.luck, margin=float(margins[i]), bounded=bounded
+            )
+        found.append(
+            Judgement(
+                mean=mean,
+                corrected=corrected[i],
+                cautious=cautious[i],
+                corrected_in_runs=in_runs[i],
+                sites=tuple(sites),
+                states=tuple(site_states(sites)),
+                states_in_runs=tuple(site_states(sites, in_runs=True)),
+            )
+        )
+    return found
+
+
+def comparisons(methods: int) -> int:
+    """Return the number of pairs of methods.
+
+    >>> comparisons(5)
+    10
+    """
+    return methods * (methods - 1) // 2
+
+
+def _noise(pair: Pair, *, bounded: bool) -> float:
+    """Return the mean variance of a client's gain that its test examples explain."""
+    if pair.examples is not None:
+        errors = [
+            float(values.mean(1).var(ddof=1)) / len(values)
+            for values in pair.examples
+            if len(values) > 1 and np.isfinite(values).all()
+        ]
+        return float(np.mean(errors)) if errors else 0.0
+    if not bounded or not len(pair.counts) or not pair.gains.size:
+        return 0.0
+    counts = np.maximum(np.asarray(pair.counts, dtype=float), 1)
+    changed = pair.gains * counts[:, None]
+    if not np.allclose(changed, np.rint(changed), atol=1e-6):
+        return 0.0  # not a count of examples
+    # Differences of -1, 0 and 1 with this mean vary at least this much.
+    share = min(abs(float(pair.gains.mean())), 1.0)
+    return share * (1 - share) * float(np.mean(1 / counts))

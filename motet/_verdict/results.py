@@ -1,0 +1,195 @@
+"""The results of a comparison, and their JSON form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from motet._core.corrupt_files import reading
+from motet._engine.examples import ExampleTable, read_examples
+from motet._engine.results import Failure, Row
+from motet._runs.leftovers import EXAMPLES
+from motet._verdict.federation_summary import FederationSummary
+from motet.errors import StateError
+
+SCORES = ("mean", "weighted_mean", "std", "decile", "worst", "loss")
+COSTS = ("bytes_up", "bytes_down", "gradients", "seconds", "private_bytes", "look_gradients")
+FILE = "comparison.json"
+TROUBLE = {"diverged_clients", "failed_rounds"}  # among the faults of a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The results of several methods, one row per method and seed.
+
+    Attributes:
+        rows: One per run, ordered by method, then by seed.
+        data: Name of the data.
+        split: Hash of the split that all methods used.
+        rounds: Planned rounds of every run.
+        cohort: Clients per round, as a fraction or a count.
+        added: Labels of the references that were added automatically.
+        failures: Runs without a result.
+        federation: Sizes and labels of the clients.
+        choose: Which round's test scores are reported: "last" or "validation".
+        budget: Limits of every run, such as {"gradients": 1e6}; empty if there were none.
+        search: How hyperparameters were searched; empty if they were not.
+        contributions: What each client contributes to the others, if they were left out in turn.
+        tried: The trials of the search: label, number, values and validation mean of each.
+    """
+
+    rows: tuple[Row, ...]
+    data: str
+    split: str
+    rounds: int
+    cohort: float | int
+    added: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    federation: FederationSummary = field(default_factory=FederationSummary)
+    choose: str = "last"
+    budget: Mapping[str, float] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    tried: tuple[Mapping[str, Any], ...] = ()
+    contributions: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the methods with a result, without duplicates."""
+        return tuple(dict.fromkeys(row.label for row in self.rows))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds in ascending order, without duplicates."""
+        return tuple(sorted({row.seed for row in self.rows}))
+
+    @property
+    def points(self) -> dict[str, str]:
+        """The point at which each method was scored, by label."""
+        return {row.label: row.evaluation.point for row in self.rows}
+
+    def of(self, label: str) -> tuple[Row, ...]:
+        """Return a method's rows, one per seed."""
+        return tuple(row for row in self.rows if row.label == label)
+
+    def mean(self, label: str, number: Callable[[Row], float]) -> float:
+        """Average a number over a method's seeds."""
+        return float(np.mean([number(row) for row in self.of(label)]))
+
+    def harmed(self, label: str, reference: str | None) -> float | None:
+        """Return the share of clients that do worse than with a reference, averaged over seeds.
+
+        None if the reference is missing or has no seed in common.
+        """
+        theirs = {row.seed: row.evaluation for row in self.rows if row.label == reference}
+        shares = [
+            row.evaluation.harmed(theirs[row.seed]) for row in self.of(label) if row.seed in theirs
+        ]
+        return float(np.mean(shares)) if shares else None
+
+    def summary(self, label: str) -> dict[str, Any]:
+        """Gather a method's numbers, each averaged over the seeds."""
+        rows = self.of(label)
+        return {
+            "label": label,
+            "method": rows[0].evaluation.method,
+            "point": rows[0].evaluation.point,
+            "added": label in self.added,
+            **{name: self.mean(label, attrgetter(f"evaluation.{name}")) for name in SCORES},
+            "seed_std": float(np.std([row.evaluation.mean for row in rows])),
+            "harmed_vs_local": self.harmed(label, self.label_of("local")),
+            "harmed_vs_fedavg_ft": self.harmed(label, self.label_of("fedavg-ft")),
+            "diverged": len(self.diverged(label)),
+            "rounds": self.mean(label, attrgetter("rounds")),
+            **{name: self.mean(label, attrgetter(f"cost.{name}")) for name in COSTS},
+        }
+
+    def diverged(self, label: str) -> tuple[str, ...]:
+        """List the clients with non-finite predictions under a method, with any seed."""
+        return tuple(sorted({c for row in self.of(label) for c in row.evaluation.diverged}))
+
+    def has_trouble(self, label: str) -> bool:
+        """Return whether a method diverged, in its predictions or while training, with any seed."""
+        trained = any(TROUBLE & row.faults.keys() for row in self.of(label))
+        return trained or bool(self.diverged(label))
+
+    def label_of(self, method: str) -> str | None:
+        """Return the label of a method's first entry; None if it failed or was not compared."""
+        return next((row.label for row in self.rows if row.evaluation.method == method), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values, including every client's score."""
+        return {
+            "data": self.data,
+            "split_hash": self.split,
+            **self._about(),
+            "rounds": self.rounds,
+            "cohort": self.cohort,
+            "choose": self.choose,
+            "budget": dict(self.budget),
+            "search": dict(self.search),
+            "tried": [dict(one) for one in self.tried],
+            "seeds": list(self.seeds),
+            "added": list(self.added),
+            "failures": [asdict(failure) for failure in self.failures],
+            "methods": [self.summary(label) for label in self.labels],
+            "runs": [row.to_dict() for row in self.rows],
+            "federation": self.federation.to_dict(),
+            "contributions": [dict(one) for one in self.contributions],
+        }
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        as_it_is = ("data", "rounds", "cohort", "choose", "budget", "search")
+        return cls(
+            **{key: written[key] for key in as_it_is},
+            rows=tuple(Row.from_dict(run) for run in written["runs"]),
+            split=written["split_hash"],
+            tried=tuple(written["tried"]),
+            contributions=tuple(written.get("contributions", ())),
+            added=tuple(written["added"]),
+            failures=tuple(Failure(**failure) for failure in written["failures"]),
+            federation=FederationSummary.from_dict(written["federation"]),
+        )
+
+    def _about(self) -> dict[str, Any]:
+        if not self.rows:  # every run failed
+            return {}
+        first = self.rows[0].evaluation
+        return {
+            "metric": first.metric,
+            "split": first.split,
+            # The one point of all methods; where they differ, each method has its own.
+            "point": first.point if len(set(self.points.values())) == 1 else None,
+            "clients": len(first.rows),
+        }
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Self:
+        """Read the results in a directory of `motet compare`."""
+        path = Path(directory) / FILE
+        if not path.is_file():
+            raise StateError(
+                f"{directory} does not hold a finished comparison: {FILE} is missing. Make one "
+                f"with `motet compare --out DIR`, or finish one with `motet resume {directory}`."
+            )
+        with reading(path, "comparison"):
+            found = cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return found.with_examples(read_examples(Path(directory) / EXAMPLES))
+
+    def with_examples(self, known: Mapping[tuple[str, int], ExampleTable]) -> Self:
+        """Attach the test examples of every run, by label and seed."""
+        rows = tuple(
+            replace(
+                row,
+                evaluation=replace(row.evaluation, examples=known.get((row.label, row.seed))),
+            )
+            for row in self.rows
+        )
+        return replace(self, rows=rows)

@@ -1,0 +1,232 @@
+"""The gain of each site: its interval and test, from differences of shape [examples, seeds].
+
+The question is whether a site gains on *other examples of its own* and with *other seeds*. The two
+parts of the variance are those of `motet._verdict.chance`, with examples where clients were. The
+part due to seeds has two sources: luck that all sites share (known from the pair's mean gain) and
+luck of this site alone, for which sites borrow from each other (`motet._verdict.spreads`). Nothing
+is borrowed about the gains themselves: a site is judged by its own examples.
+
+Differences of accuracy are -1, 0 or 1, and often nearly all 0. Then Student's t is too sure, and
+the p-value is the larger of his and of an exact sign-flip test over examples, which is McNemar's
+if there is one seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from motet._verdict.chance import PROBABLE, RISK, SURE, two_sided
+from motet._verdict.multiplicity import benjamini_hochberg, holm
+from motet._verdict.spreads import Spread, estimated, known, pooled
+
+State = Literal["helped", "harmed", "no difference", "cannot tell"]
+MOST_STEPS = 4000  # of the exact test: beyond, the central limit theorem makes it unnecessary
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteGain:
+    """The gain of one site over its test examples and the seeds.
+
+    Attributes:
+        mean: The gain; positive is better for every metric.
+        low: Lower end of the 95% interval; NaN with fewer than two examples.
+        high: Upper end.
+        p_value: Chance of a gain this large, in either direction, if there were none.
+        p_same: Chance of a gain this small, if it were as large as the margin.
+        p_in_runs: As `p_value`, for these very runs: over other examples only.
+        p_same_in_runs: As `p_same`, for these very runs.
+        examples: Test examples of the site.
+        seeds: Seeds.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    p_same: float
+    p_in_runs: float
+    p_same_in_runs: float
+    examples: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class SiteState:
+    """What can be said about a site, and whether it is sure (or only probable)."""
+
+    state: State
+    sure: bool = True
+
+
+CANNOT_TELL = SiteState("cannot tell")
+
+
+def site_gains(
+    values: Sequence[np.ndarray], *, common: Spread, margin: float, bounded: bool
+) -> list[SiteGain]:
+    """Test the gain of every site for one pair of methods.
+
+    Args:
+        values: Differences [examples, seeds] of each site, all with the same seeds.
+        common: Variance of the pair's mean gain that is due to seeds, one row.
+        margin: Gains smaller than this do not matter.
+        bounded: Whether differences are between -1 and 1, as those of accuracy are.
+    """
+    if not values:
+        return []
+    parts = [_parts(differences, bounded=bounded) for differences in values]
+    means = np.array([part.mean for part in parts])
+    seeds = values[0].shape[1]
+    degrees = np.array([max(part.examples - 1, 1) for part in parts], dtype=float)
+    own = estimated(np.array([part.error for part in parts]), degrees)
+    total = own.plus(_seed_spread(values, parts, common)) if seeds > 1 else own
+    lean = np.array([part.lean for part in parts])
+    share = np.minimum(np.array([p.error for p in parts]) / np.maximum(total.mean(), 1e-300), 1.0)
+    exact = np.array([sign_flips(v) if bounded else 0.0 for v in values])
+    below = np.array([_too_few_changes(part, margin) if bounded else 0.0 for part in parts])
+    in_runs = np.maximum(two_sided(means, own, lean), exact)
+    everywhere = np.maximum(two_sided(means, total, lean * share**1.5), exact)
+    same_in_runs = np.maximum(_within(means, own, margin), below)
+    same = np.maximum(_within(means, total, margin), below)
+    reach = total.reach(RISK / 2)
+    gains = []
+    for i, part in enumerate(parts):
+        tested = part.examples > 1 and math.isfinite(part.mean)
+        gains.append(
+            SiteGain(
+                mean=part.mean,
+                low=part.mean - float(reach[i]) if tested else math.nan,
+                high=part.mean + float(reach[i]) if tested else math.nan,
+                p_value=float(everywhere[i]) if tested and seeds > 1 else 1.0,
+                p_same=float(same[i]) if tested and seeds > 1 else 1.0,
+                p_in_runs=float(in_runs[i]) if tested else 1.0,
+                p_same_in_runs=float(same_in_runs[i]) if tested else 1.0,
+                examples=part.examples,
+                seeds=seeds,
+            )
+        )
+    return gains
+
+
+def site_states(gains: Sequence[SiteGain], *, in_runs: bool = False) -> list[SiteState]:
+    """Judge the sites of one pair of methods, corrected for their number.
+
+    A claim is sure if Holm's correction supports it: then one table in a hundred has a false claim
+    about any site. It is probable if Benjamini and Hochberg's does.
+
+    Args:
+        gains: The sites' gains.
+        in_runs: Judge these very runs, without a claim about other seeds.
+    """
+    p_values = [gain.p_in_runs if in_runs else gain.p_value for gain in gains]
+    same = [gain.p_same_in_runs if in_runs else gain.p_same for gain in gains]
+    sure, probable, alike = holm(p_values), benjamini_hochberg(p_values), holm(same)
+    states = []
+    for gain, p, hint, p_same in zip(gains, sure, probable, alike, strict=True):
+        if p < SURE or (hint < PROBABLE and p_same >= SURE):
+            states.append(SiteState("helped" if gain.mean > 0 else "harmed", p < SURE))
+        elif p_same < SURE:
+            states.append(SiteState("no difference"))
+        else:
+            states.append(CANNOT_TELL)
+    return states
+
+
+def sign_flips(values: np.ndarray) -> float:
+    """Test whole differences [examples, seeds] by flipping the sign of each example, exactly.
+
+    With one seed and differences of -1, 0 and 1 this is McNemar's exact test. Differences that are
+    not whole numbers are not tested: the result is 0.
+
+    >>> sign_flips(np.array([[1], [1], [1], [0], [1], [1]]))  # 2 of 32 outcomes are as extreme
+    0.0625
+    """
+    from scipy.special import comb
+
+    sums = values.sum(1)
+    whole = np.rint(sums)
+    if not np.allclose(sums, whole, atol=1e-9):
+        return 0.0
+    sizes = np.abs(whole).astype(int)
+    steps, observed = int(sizes.sum()), abs(int(whole.sum()))
+    if steps > MOST_STEPS:
+        return 0.0
+    chances = np.ones(1)  # of each sum from -steps to steps
+    for size in np.unique(sizes[sizes > 0]):
+        count = int((sizes == size).sum())
+        signs = np.zeros(2 * size * count + 1)
+        signs[:: 2 * size] = comb(count, np.arange(count + 1)) / 2.0**count
+        chances = np.convolve(chances, signs)
+    away = np.abs(np.arange(len(chances)) - steps)
+    return float(min(1.0, chances[away >= observed].sum()))
+
+
+# -- parts --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A site's gain and its variance."""
+
+    mean: float
+    error: float  # variance of the mean that is due to examples
+    both: float  # variance of a seed's mean that is due to examples
+    lean: float  # skewness of the mean
+    examples: int
+
+
+def _parts(values: np.ndarray, *, bounded: bool) -> _Parts:
+    examples, seeds = values.shape
+    if not examples or not np.isfinite(values).all():
+        return _Parts(math.nan, 0.0, 0.0, 0.0, 0)
+    of_examples = values.mean(1)
+    mean = float(of_examples.mean())
+    centred = of_examples - mean
+    variance = float((centred**2).sum()) / max(examples - 1, 1)
+    if bounded:  # one more example that changes, half of them each way (Agresti and Min, 2005)
+        variance = max(variance, (float((of_examples**2).sum()) + 1) / (examples + 2) - mean**2)
+    rest = values - of_examples[:, None] - values.mean(0) + mean
+    both = float((rest**2).sum()) / max((examples - 1) * (seeds - 1), 1) / examples
+    scale = float((centred**2).mean()) ** 1.5
+    skewness = float((centred**3).mean()) / scale if scale > 0 else 0.0
+    return _Parts(mean, variance / examples, both, skewness / math.sqrt(examples), examples)
+
+
+def _seed_spread(values: Sequence[np.ndarray], parts: Sequence[_Parts], common: Spread) -> Spread:
+    """Return the variance of each site's gain that is due to seeds: shared luck and its own."""
+    seeds = values[0].shape[1]
+    sites = len(values)
+    if sites == 1:  # then the mean gain is this site's
+        return common
+    table = np.array([v.mean(0) if len(v) else np.zeros(seeds) for v in values])
+    table = np.nan_to_num(table)
+    rest = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    variances = (rest**2).sum(1) / (seeds - 1) * sites / (sites - 1)
+    explained = np.array([part.both for part in parts])  # by examples: counted already
+    extra = max(float((variances - explained).mean()), 0.0)
+    scale = np.where(explained + extra > 0, explained + extra, 1.0)
+    found = pooled(variances / scale, np.full(sites, seeds - 1.0), independent=sites - 1)
+    alone = found.scaled(scale).less(explained).scaled(1 / seeds)
+    if not variances.any():
+        alone = known(np.zeros(sites))
+    return alone.plus(common)
+
+
+def _within(means: np.ndarray, spread: Spread, margin: float) -> np.ndarray:
+    """Return the larger p-value of two tests: below the margin, and above its negative."""
+    room = margin - np.abs(means)
+    return np.where(room > 0, spread.above(np.maximum(room, 0.0)), 1.0)
+
+
+def _too_few_changes(part: _Parts, margin: float) -> float:
+    """Return the chance of so few changed examples, if a share as large as the margin changed."""
+    from scipy.special import bdtr
+
+    if not part.examples or margin >= 1:
+        return 1.0 if not part.examples else 0.0
+    return float(bdtr(round(part.examples * abs(part.mean)), part.examples, margin))

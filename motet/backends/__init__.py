@@ -1,1 +1,0 @@
-"""How client work is carried out: one process, or many."""

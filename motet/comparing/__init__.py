@@ -1,1 +1,0 @@
-"""Methods side by side, under the same conditions."""

@@ -1,0 +1,228 @@
+"""Config files: reading, overriding and writing tables, and the experiment they describe."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from motet._core.own_code import check_not_hidden, own_modules, search_in
+from motet.config._experiment import Experiment
+from motet.config._hints import NONE
+from motet.config._methods import method_from_dict
+from motet.config._sections import (
+    DEFAULT_DATA,
+    DataChoice,
+    FolderData,
+    ModelChoice,
+    NamedData,
+    RunChoice,
+    TableData,
+)
+from motet.config._values import read_fields
+from motet.data import Natural, Partition, dataset
+from motet.errors import RequestError, nearest
+
+SECTIONS = ("run", "method", "data", "model")
+SOURCES = ("name", "table", "folder")  # what [data] may be; they exclude each other
+# All others are options of the network.
+MODEL_KEYS = ("name", "loss", "times", "bins", "init", "rename", "init_sha256", "base", "frozen")
+PATHS = (("data", "table"), ("data", "folder"), ("model", "init"), ("model", "base"))
+MOST_TEXT = 1_000_000
+# Time to parse a key grows with the square of its parts. Tried at the beginnings of words only.
+_ENDLESS_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
+Tables = dict[str, Any]
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Read the experiment that a config file describes.
+
+    Args:
+        path: A TOML file.
+
+    Returns:
+        The experiment; the data are not loaded yet.
+
+    Raises:
+        RequestError: The file cannot be read, or it says something that does not exist or fit.
+
+    Example:
+        >>> import motet, tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "e.toml")
+        ...     _ = path.write_text('method = {name = "fedper"}')
+        ...     motet.config.load_experiment(path).method.name
+        'fedper'
+    """
+    return experiment_from_dict(read_tables(path))
+
+
+def experiment_from_dict(tables: Mapping[str, Any]) -> Experiment:
+    """Make the experiment that the tables of a config describe, or say what is wrong with them.
+
+    Args:
+        tables: The sections `method`, `data`, `model` and `run`; what is left out has its
+            default.
+
+    Returns:
+        The experiment; the data are not loaded yet.
+
+    Raises:
+        RequestError: A section, key or value does not exist or fit.
+
+    Example:
+        >>> import motet
+        >>> motet.config.experiment_from_dict({"method": {"name": "fedper"}}).run.rounds
+        50
+    """
+    section = section_reader(tables, SECTIONS)
+    run = run_from_dict(section("run"), tables)
+    return Experiment(
+        method=method_from_dict(section("method")),
+        data=data_from_dict(section("data"), seed=run.seed),
+        model=model_from_dict(section("model")),
+        run=run,
+    )
+
+
+def section_reader(tables: Mapping[str, Any], known: Iterable[str]) -> Callable[[str], Tables]:
+    """Refuse unknown sections, and return a function that looks up a known one."""
+    for name in tables:
+        if name not in known:
+            raise RequestError(f"a config has no section [{name}]; {nearest(name, known)}.")
+
+    def section(name: str) -> Tables:
+        found = tables.get(name, {})
+        if not isinstance(found, Mapping):
+            raise RequestError(f"[{name}] expects a table; got {found!r}.")
+        return dict(found)
+
+    return section
+
+
+def run_from_dict(table: Mapping[str, Any], tables: Mapping[str, Any]) -> RunChoice:
+    """Read `[run]`, and let the user's own modules be found."""
+    run = read_fields(RunChoice, table, "run")
+    if run.modules is not None:
+        folder = Path(run.modules)
+        search_in(folder)
+        check_not_hidden(own_modules(tables), folder)
+    return run
+
+
+def with_modules(tables: Mapping[str, Any], folder: Path) -> Tables:
+    """Write down the folder of the user's own modules, if the tables name any."""
+    run = tables.get("run", {})
+    if not isinstance(run, Mapping) or not own_modules(tables):
+        return dict(tables)
+    given = run.get("modules", NONE)
+    if not isinstance(given, str):
+        return dict(tables)
+    place = folder if given == NONE else folder / given
+    return {**tables, "run": {**run, "modules": str(place.resolve())}}
+
+
+def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
+    """Read `[data]`; without a seed of its own, the split has the run's."""
+    sources = [key for key in SOURCES if key in table]
+    if len(sources) > 1:
+        raise RequestError(f"[data] names both {' and '.join(sources)}; keep one of them.")
+    seeded = {"seed": seed, **table}
+    if sources == ["table"]:
+        return read_fields(TableData, seeded, "data")
+    if sources == ["folder"]:
+        return read_fields(FolderData, seeded, "data")
+    name = table.get("name", DEFAULT_DATA)
+    usual = usual_partition(name) if isinstance(name, str) else None
+    # `usual` is the base, so that `[data.partition] clients = 50` alone changes only that.
+    return read_fields(NamedData, seeded, "data", base=NamedData(partition=usual))
+
+
+def usual_partition(name: str) -> Partition:
+    """Make the partition of a data set that is used when none is named."""
+    make = dataset(name).default_partition
+    return Natural() if make is None else make()
+
+
+def model_from_dict(table: Mapping[str, Any]) -> ModelChoice:
+    """Read `[model]`; the network's options are checked once the network is known."""
+    own = {key: value for key, value in table.items() if key in MODEL_KEYS}
+    options = {key: value for key, value in table.items() if key not in own}
+    return replace(read_fields(ModelChoice, own, "model"), options=options)
+
+
+def read_tables(path: str | Path) -> Tables:
+    """Read a TOML file; paths in it are relative to the file.
+
+    Args:
+        path: A TOML file.
+
+    Returns:
+        Its tables; paths of data and modules are absolute.
+
+    Raises:
+        RequestError: The file cannot be read, or is not valid TOML.
+
+    Example:
+        >>> import motet, tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "e.toml")
+        ...     _ = path.write_text("run = {rounds = 3}")
+        ...     motet.config.read_tables(path)
+        {'run': {'rounds': 3}}
+    """
+    file = Path(path)
+    try:
+        tables = tomllib.loads(_measured(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise RequestError(f"there is no config file at {file}.") from None
+    except (OSError, UnicodeDecodeError) as reason:
+        raise RequestError(f"{file} cannot be read: {reason}.") from None
+    except (ValueError, RecursionError) as reason:  # also numbers and nesting that are too large
+        raise RequestError(f"{file} is not valid TOML: {reason}.") from None
+    for section, key in PATHS:
+        table = tables.get(section)
+        if isinstance(table, dict) and isinstance(table.get(key), str) and table[key] != NONE:
+            table[key] = str((file.parent / table[key]).resolve())
+    return with_modules(tables, file.parent)
+
+
+def _measured(text: str) -> str:
+    """Refuse text that is not a config and would keep the parser busy for hours."""
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"more than {MOST_TEXT:,} characters")
+    if _ENDLESS_KEY.search(text):
+        raise ValueError("a key of more than 64 parts")
+    return text
+
+
+def write_tables(tables: Mapping[str, Any]) -> str:
+    """Write tables as TOML, which has no null: None becomes "none".
+
+    Args:
+        tables: Tables of plain values: numbers, text, lists, tables, None.
+
+    Returns:
+        The text of a TOML file.
+
+    Example:
+        >>> print(write_tables({"run": {"rounds": 3, "mode": None}}))
+        [run]
+        rounds = 3
+        mode = "none"
+        <BLANKLINE>
+    """
+    return tomli_w.dumps(_without_null(tables))
+
+
+def _without_null(value: Any) -> Any:
+    if value is None:
+        return NONE
+    if isinstance(value, Mapping):
+        return {key: _without_null(v) for key, v in value.items()}
+    return [_without_null(v) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,397 @@
+"""The sections of a config, each a frozen dataclass whose fields are its keys."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_type_hints
+
+from torch import nn
+
+from motet import models
+from motet._core.criteria import HAZARD, DiscreteHazard, criterion
+from motet._core.half_precision import FULL, Precision
+from motet._core.option_table import describes
+from motet._core.points import Point
+from motet._engine.evaluation import Weigh
+from motet._engine.faults import NO_FAULTS, Faults
+from motet._engine.looks import interval
+from motet._engine.weights import Weights
+from motet._training.execution import Mode
+from motet.config._hints import NONE
+from motet.config._limits import check_network
+from motet.config._values import from_plain
+from motet.data import Federation, Partition, Split, from_folder, from_table, load
+from motet.data._partition import partition_named
+from motet.data._tables.options import Kind, Missing, Standardize
+from motet.errors import RequestError, nearest, one_line
+from motet.method import AnyMethod
+from motet.methods import _catalog as catalog
+from motet.task import Task
+
+DEFAULT_ROUNDS = 50
+DEFAULT_DATA = "digits"
+SHARES = ("val", "test")  # of a client's rows
+PADDING_SEEN = 20  # clients whose targets are looked at for padding, where no loss is named
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """What may be changed about the data of any source."""
+
+    augment: tuple[str, ...] = ()
+    retarget: bool | Literal["any"] | dict[str, str] = False
+    seed: int = 0
+
+    def changed(self, federation: Federation) -> Federation:
+        """Apply the changes."""
+        if isinstance(self.retarget, dict):
+            federation = federation.retarget(pairs=self.retarget)
+        elif self.retarget:
+            anyhow = self.retarget == "any"
+            federation = federation.retarget(seed=self.seed, fixed_points=anyhow)
+        return federation.augmented(*self.augment) if self.augment else federation
+
+
+@describes("data")
+@dataclass(frozen=True, kw_only=True)
+class NamedData(_Changes):
+    """`[data]`: a dataset by name."""
+
+    name: str = DEFAULT_DATA
+    partition: Partition | None = None
+    val: float = 0.2
+    test: float | Literal["official"] | None = None
+    limit: int | None = None
+    classes: int | tuple[int | str, ...] | None = None
+    size: int | None = None
+    backbone: str | None = None
+
+    def federation(self) -> Federation:
+        """Load the data and divide them among clients."""
+        loaded = load(
+            self.name,
+            self.partition,
+            seed=self.seed,
+            val=self.val,
+            test=self.test,
+            limit=self.limit,
+            classes=self.classes,
+            size=self.size,
+            backbone=self.backbone,
+        )
+        return self.changed(loaded)
+
+    def resolved(self, federation: Federation) -> NamedData:
+        """Write out every default."""
+        recipe = dict(federation.recipe["partition"])
+        partition = self.partition or partition_named(recipe.pop("name"), **recipe)
+        return replace(self, partition=partition, test=federation.recipe["split"]["test"])
+
+
+@describes("data")
+@dataclass(frozen=True, kw_only=True)
+class TableData(_Changes):
+    """`[data]`: a table with a column that names each row's client, or one file per client."""
+
+    table: str
+    client: str | None = None
+    target: str
+    event: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    ordinal: tuple[str, ...] | dict[str, tuple[str, ...]] = ()
+    dates: tuple[str, ...] | dict[str, str] = ()
+    labels: tuple[str, ...] | dict[str, str] = ()
+    units: tuple[str, ...] | dict[str, str] = ()
+    split: str | None = None
+    val: float = 0.2
+    test: float = 0.2
+    kind: Kind = "auto"
+    missing: Missing | float = "error"
+    indicators: bool = False
+    standardize: bool | Standardize = False
+    rare: float = 0.0
+    merge_spellings: bool = True
+    drop_missing_target: bool = False
+    drop_missing_client: bool = False
+    na: tuple[str | float, ...] = ()
+    date_format: str | None = None
+    reference_date: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    skip_rows: int = 0
+    columns: tuple[str, ...] | None = None
+    bad_rows: Literal["error", "skip"] = "error"
+    few_test_rows: int = 10
+
+    def federation(self) -> Federation:
+        """Read the table."""
+        return self.changed(from_table(self.table, **self.options()))
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `from_table`."""
+        kept = ("table", "augment", "retarget", *SHARES)
+        own = {name: value for name, value in vars(self).items() if name not in kept}
+        return {**own, "split": self.split or Split(self.val, self.test)}
+
+    def resolved(self, federation: Federation) -> TableData:
+        """Write out where the file is, whatever directory the config will be in."""
+        return replace(self, table=str(Path(self.table).resolve()))
+
+
+@describes("data")
+@dataclass(frozen=True, kw_only=True)
+class FolderData(_Changes):
+    """`[data]`: a folder with a subfolder of arrays per client."""
+
+    folder: str
+    val: float | None = None
+    test: float | None = None
+    classes: int | None = None
+
+    def federation(self) -> Federation:
+        """Open the folder."""
+        no_cut = self.val is None and self.test is None
+        split = None if no_cut else Split(self.val or 0.0, self.test or 0.0)
+        opened = from_folder(self.folder, split=split, seed=self.seed, classes=self.classes)
+        return self.changed(opened)
+
+    def resolved(self, federation: Federation) -> FolderData:
+        """Write out where the folder is, whatever directory the config will be in."""
+        return replace(self, folder=str(Path(self.folder).resolve()))
+
+
+DataChoice: TypeAlias = NamedData | TableData | FolderData
+
+
+@describes("model")
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """`[model]`: the network and its loss."""
+
+    name: str | None = None
+    loss: str | None = None
+    times: tuple[float, ...] | None = None
+    bins: int | None = None
+    init: str | None = None
+    rename: dict[str, str] = field(default_factory=dict)
+    init_sha256: str | None = None
+    base: str | None = None
+    frozen: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("rename", "init_sha256"):
+            if getattr(self, key) and self.init is None:
+                raise RequestError(
+                    f"model.{key} is about the weights of model.init, and there is no model.init; "
+                    "name a run, a checkpoint or a .safetensors file there (--init)."
+                )
+
+    def weights(self) -> Weights | None:
+        """Say where the initial weights are, if they are not drawn."""
+        return None if self.init is None else Weights(self.init, self.rename, self.init_sha256)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of `motet.run` that these choices stand for."""
+        weights = self.weights()
+        return {} if weights is None else {"init": weights}
+
+    def resolved(self, federation: Federation, data: DataChoice) -> ModelChoice:
+        """Write out the network, all its options, and the loss."""
+        usual = isinstance(data, NamedData) and data.backbone is None  # its own kind of inputs
+        set_name = data.name if isinstance(data, NamedData) and usual else None
+        name = self.name or models.default_for(set_name, shape=federation.shape)
+        loss = self.loss or _usual_loss(federation)
+        times = self._times(loss, federation)
+        plain = ModelChoice(name=name, loss=loss, times=times).task(federation).skeleton
+        options = _complete(name, plain, self.options)
+        return replace(
+            self, name=name, loss=loss, times=times, bins=None, options=options, **self._origin()
+        )
+
+    def _origin(self) -> dict[str, Any]:
+        """Write out where the weights are and which they are, so that no others are taken."""
+        base = {} if self.base is None else {"base": str(Path(self.base).resolve())}
+        if self.init is None:
+            return base
+        path = str(Path(self.init).resolve())
+        found = self.init_sha256 or Weights(path, self.rename).hash()
+        return {**base, "init": path, "init_sha256": found}
+
+    def _times(self, loss: str, federation: Federation) -> tuple[float, ...] | None:
+        if loss != HAZARD:
+            if self.times is not None or self.bins is not None:
+                key = "times" if self.times is not None else "bins"
+                raise RequestError(
+                    f"model.{key} is about time bins, which {loss} does not have; remove it, or "
+                    f'set model.loss = "{HAZARD}".'
+                )
+            return None
+        return self.times or time_bins(federation, self.bins or 10)
+
+    def task(self, federation: Federation) -> Task:
+        """Make the task for these data."""
+        return self.task_for(federation.shape, federation.classes, federation.y.shape)
+
+    def task_for(
+        self, shape: tuple[int, ...], classes: int | None, target: tuple[int, ...] = ()
+    ) -> Task:
+        """Make the task for shapes of inputs and targets; `classes` is None for a regression."""
+        name, options = self.name, dict(self.options)
+        assert name is not None
+        assert self.loss is not None
+        scored = criterion(self.loss, None, self.times)
+        width = scored.outputs(classes, math.prod(target))
+        classes = None if scored.kind == "values" and width == 1 else width
+        if ":" in name:
+            make = catalog.imported(name, what="model", known=models.names())
+            return self._task(lambda: _own(name, make, shape=shape, classes=classes, **options))
+
+        def build() -> nn.Module:
+            return models.build(name, shape=shape, classes=classes, **options)
+
+        check_network(name, build)
+        return self._task(build)
+
+    def _task(self, build: Callable[[], nn.Module]) -> Task:
+        assert self.loss is not None
+        task = Task(build, self.loss, times=self.times, base=self.base)
+        if self.frozen is not None:
+            task.require_frozen(self.frozen)
+        return task
+
+
+@describes("run")
+@dataclass(frozen=True, kw_only=True)
+class RunChoice:
+    """`[run]`: rounds, cohort, backend and evaluation."""
+
+    rounds: int = DEFAULT_ROUNDS
+    cohort: float | int = 1.0
+    seed: int = 0
+    backend: str = "auto"
+    chunk_size: int | None = None
+    mode: Mode | None = None
+    traced: bool | None = None
+    channels_last: bool | None = None
+    device: str | None = None
+    workers: int | None = None
+    address: str | None = None
+    actors: int | None = None
+    state_dir: str | None = None
+    store: Literal["memory", "disk"] = "memory"
+    evaluate_every: int | None = None
+    checkpoint_every: int = 10
+    points: tuple[Point, ...] | None = None
+    metrics: tuple[str, ...] | None = None
+    weigh: Weigh = "clients"
+    serving_steps: int | None = None
+    uploads: Precision = FULL
+    faults: Faults = NO_FAULTS
+    modules: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers", "actors"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RequestError(f"run.{name} must be 1 or more; got {value}.")
+        if self.points is not None and not self.points:
+            raise RequestError('run.points is empty; name at least one, such as "after_adapt".')
+
+    def resolved(self, method: AnyMethod) -> RunChoice:
+        """Write out how often validation data are evaluated, and which points are scored."""
+        return replace(
+            self,
+            evaluate_every=self.evaluate_every or interval(self.rounds),
+            points=self.scored(method),
+        )
+
+    def scored(self, method: AnyMethod) -> tuple[Point, ...]:
+        """Say at which points clients are scored, the headline first."""
+        return self.points or (method.reported,)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of `motet.run` that these choices stand for."""
+        plan = ("chunk_size", "mode", "traced", "channels_last", "device", "workers")
+        ray = ("address", "actors", "state_dir")
+        backend = {name: getattr(self, name) for name in (*plan, *ray)}
+        return {
+            "rounds": self.rounds,
+            "cohort": self.cohort,
+            "seed": self.seed,
+            "backend": self.backend,
+            "faults": self.faults,
+            "metrics": self.metrics,
+            "weigh": self.weigh,
+            "serving_steps": self.serving_steps,
+            "uploads": self.uploads,
+            **{name: value for name, value in backend.items() if value is not None},
+        }
+
+
+def _usual_loss(federation: Federation) -> str:
+    if federation.survival:
+        return HAZARD
+    if federation.classes is None:
+        return "mse"
+    return "masked_cross_entropy" if _is_padded(federation) else "cross_entropy"
+
+
+def _is_padded(federation: Federation) -> bool:
+    """Tell whether sequences of targets have places without one, which are negative."""
+    some = federation.clients[:PADDING_SEEN]
+    return bool(federation.y.shape) and any(
+        bool((federation.lent_examples(client, "train").y < 0).any()) for client in some
+    )
+
+
+def time_bins(federation: Federation, bins: int) -> tuple[float, ...]:
+    """Choose time bins with about equally many events, over the training rows of all clients."""
+    if federation.y.shape != (2,):
+        raise RequestError(
+            f'the loss "{HAZARD}" expects targets (time, event), but those of "{federation.name}" '
+            f"have shape {list(federation.y.shape)}."
+        )
+    rows = federation.rows.clients_of(0)[1]
+    if not len(rows):
+        raise RequestError(
+            f'the loss "{HAZARD}" needs its time bins where no data are at hand; write their ends '
+            "to model.times."
+        )
+    y = federation.y.take(rows)
+    return DiscreteHazard.of(y[:, 0], y[:, 1], bins).times
+
+
+def _own(name: str, make: Any, **options: Any) -> nn.Module:
+    """Call a user's own function for a network."""
+    try:
+        network = make(**options)
+    except TypeError as reason:
+        raise RequestError(
+            f'"{name}" cannot be called for a model: {one_line(reason)}.'
+        ) from reason
+    if not isinstance(network, nn.Module):
+        raise RequestError(f'"{name}" makes a {type(network).__name__}; an nn.Module was expected.')
+    return network
+
+
+def _complete(name: str, network: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check options against the network's keywords, and fill in the rest."""
+    if ":" in name:
+        return {key: None if value == NONE else value for key, value in given.items()}
+    parameters = inspect.signature(type(network)).parameters.values()
+    known = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    hints = get_type_hints(type(network).__init__)
+    for key in given:
+        if key not in known:
+            others = nearest(key, [*known, "name", "loss"])
+            raise RequestError(f'[model] has no key "{key}" for {name}; {others}.')
+    return known | {k: from_plain(hints[k], v, f"model.{k}") for k, v in given.items()}

@@ -1,0 +1,250 @@
+"""`Schema`: how raw rows of a table become the inputs of a network, in training and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet.data._tables.cells import Cells, RowName
+from motet.errors import RequestError
+
+ColumnKind = Literal["number", "categorical", "ordinal", "date"]
+DatePart = Literal["age", "year", "month", "day_of_year", "weekday", "days"]
+TargetKind = Literal["classes", "regression", "survival"]
+KINDS: tuple[ColumnKind, ...] = get_args(ColumnKind)
+DATE_PARTS: tuple[DatePart, ...] = get_args(DatePart)
+OTHER = "(other)"  # the category of rare and unknown values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One input column of a table.
+
+    Attributes:
+        name: Name in the table.
+        kind: "number", "categorical" (one 0/1 input per category), "ordinal" (the position of the
+            category) or "date" (one input per part).
+        categories: Categories in order, for "categorical" and "ordinal".
+        other: Whether a categorical column has one more input, for rare and unknown categories.
+        parts: What is taken from a date.
+        format: Format of dates that are text, as in `datetime.strptime`; None: ISO 8601.
+        reference: Date (ISO 8601) at which "age" is measured.
+        indicator: Whether one more input is 1 where the value is missing.
+        low: Smallest number among the training rows.
+        high: Largest number among the training rows.
+        unit: Unit of the numbers, such as "mg/dl".
+    """
+
+    name: str
+    kind: ColumnKind = "number"
+    categories: tuple[str, ...] = ()
+    other: bool = False
+    parts: tuple[DatePart, ...] = ()
+    format: str | None = None
+    reference: str | None = None
+    indicator: bool = False
+    low: float | None = None
+    high: float | None = None
+    unit: str | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the inputs that the column becomes."""
+        if self.kind == "categorical":
+            known = [*self.categories, OTHER] if self.other else self.categories
+            names = [f"{self.name}={category}" for category in known]
+        elif self.kind == "date":
+            names = [f"{self.name}:{part}" for part in self.parts]
+        else:
+            names = [self.name]
+        return (*names, f"{self.name}_missing") if self.indicator else tuple(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The column to predict.
+
+    Attributes:
+        name: Name in the table.
+        kind: "classes", "regression" or "survival" (a time until an event).
+        labels: Names of the network's outputs in order: classes, or the ends of time bins once a
+            model of survival is trained; () for regression.
+        mapping: Label for each spelling in the table that is not a label itself.
+        unit: Unit of the values.
+        event: For "survival", the column that says whether the event happened at that time (1) or
+            the example was last seen without it (0).
+    """
+
+    name: str
+    kind: TargetKind = "classes"
+    labels: tuple[str, ...] = ()
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    event: str | None = None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """`(x - mean) / deviation` for each input."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+class Remark(NamedTuple):
+    """Something that `Schema.encode` repaired or noticed, with the number of rows.
+
+    Attributes:
+        column: The column.
+        what: "filled" (a missing value), "unknown" (category), "out_of_range" (of the training
+            rows), "missing_column" or "unknown_site".
+        rows: How many rows.
+        first: Name of the first such row.
+        example: The value there; "" if it is missing.
+    """
+
+    column: str
+    what: Literal["filled", "unknown", "out_of_range", "missing_column", "unknown_site"]
+    rows: int
+    first: str
+    example: str = ""
+
+    def __str__(self) -> str:
+        many = f"{self.rows} row{'s' if self.rows != 1 else ''}"
+        return {
+            "filled": f'column "{self.column}": a missing value was filled in {many}, '
+            f"the first in {self.first}",
+            "unknown": f'column "{self.column}": {many} with a category that training did not '
+            f'have, such as "{self.example}" in {self.first}',
+            "out_of_range": f'column "{self.column}": {many} outside the range of the training '
+            f"rows, such as {self.example} in {self.first}; check the unit",
+            "missing_column": f'column "{self.column}" is not in the table; it was filled in '
+            f"{many}",
+            "unknown_site": f"{many} of sites without statistics of their own, such as "
+            f'"{self.example}" in {self.first}; those of the federation were used',
+        }[self.what] + "."
+
+
+class Encoded(NamedTuple):
+    """Encoded rows.
+
+    Attributes:
+        x: Inputs, [rows, features].
+        remarks: What was repaired or noticed.
+    """
+
+    x: NDArray[np.float32]
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Everything that is needed to turn raw rows of a table into inputs.
+
+    Training rows and rows to predict go through the same `encode`.
+
+    Attributes:
+        columns: Input columns, in order.
+        target: The column to predict.
+        client: Column that names the site of a row; None if sites are named otherwise.
+        na: Texts that mean a missing value, besides the usual ones (empty, ?, NA, n/a, NaN, null).
+        merge_spellings: Whether case is ignored where categories and sites are compared.
+        decimal: Decimal separator of numbers that are text.
+        fills: What a missing value becomes, per input, before scaling; None refuses missing values.
+        scaling: Scaling of the inputs over all sites; None leaves them as they are.
+        site_fills: Fills of single sites, which take precedence.
+        site_scaling: Scaling of single sites, which takes precedence.
+    """
+
+    columns: tuple[Column, ...]
+    target: Target
+    client: str | None = None
+    na: tuple[str, ...] = ()
+    merge_spellings: bool = True
+    decimal: str = "."
+    fills: tuple[float, ...] | None = None
+    scaling: Scaling | None = None
+    site_fills: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    site_scaling: Mapping[str, Scaling] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from motet.data._tables.schema_check import check_schema
+
+        check_schema(self)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the inputs, in order."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    def column(self, name: str) -> Column:
+        """Find an input column by name."""
+        from motet.errors import nearest
+
+        found = {column.name: column for column in self.columns}
+        if name not in found:
+            raise RequestError(f'the schema has no column "{name}"; {nearest(name, found)}.')
+        return found[name]
+
+    def encode(
+        self,
+        table: Any,
+        site: str | Sequence[str] | NDArray[Any] | Cells | None = None,
+        *,
+        row_name: RowName | None = None,
+    ) -> Encoded:
+        """Turn raw rows into inputs.
+
+        Args:
+            table: A `pyarrow.Table`, or `{column: values}`. Other columns are ignored.
+            site: The site of the rows, or one for each row; None reads the column `client` if the
+                schema has statistics of single sites.
+            row_name: Names a row in messages; by default "row 1" for the first.
+
+        Returns:
+            The inputs, and remarks with the number of rows that were repaired.
+
+        Raises:
+            DataError: A value that cannot be used: text in a number column, an infinity, or a
+                missing value if the schema has no fills.
+
+        Example:
+            >>> schema = Schema(
+            ...     columns=(Column(name="age"), Column(name="sex", kind="categorical",
+            ...                                         categories=("f", "m"))),
+            ...     target=Target(name="outcome", labels=("ill", "well")),
+            ... )
+            >>> schema.encode({"age": [50, 60], "sex": ["f", " M "]}).x.tolist()
+            [[50.0, 1.0, 0.0], [60.0, 0.0, 1.0]]
+        """
+        from motet.data._tables.encode import encode_rows
+
+        return encode_rows(self, table, site, row_name)
+
+    def at(self, site: str) -> Schema:
+        """Make the schema of one site: its own statistics where it has some, nobody else's."""
+        fills = self.site_fills.get(site, self.fills)
+        scaling = self.site_scaling.get(site, self.scaling)
+        return replace(self, fills=fills, scaling=scaling, site_fills={}, site_scaling={})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON values."""
+        from motet.data._tables.schema_json import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Schema:
+        """Read a schema from `to_dict`; anything else is refused.
+
+        Raises:
+            StateError: The dictionary is not a schema of this version.
+        """
+        from motet.data._tables.schema_json import from_dict
+
+        return from_dict(written)

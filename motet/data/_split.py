@@ -1,0 +1,180 @@
+"""`Split`: divides one client's rows into training, validation and test data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet._core.keys import Key
+from motet.data._assignment import Assignment
+from motet.data._partition.counts import apportion, deal, encode, share_of, stable_order
+from motet.errors import RequestError
+
+
+class Cut(NamedTuple):
+    """Positions of a client's rows, by split."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of a client's rows for validation and test.
+
+    The cut keeps the client's class mix as far as whole numbers allow. Training keeps at least one
+    row; of the rest, a share above zero gets at least one row, test before validation.
+
+    Attributes:
+        val: Share for validation.
+        test: Share for test, or "official" to keep the data's own test set. With "official",
+            validation rows of the data are kept too; if there are none, `val` is a share of the
+            training rows.
+
+    Example:
+        >>> Split(val=0.1, test=0.3).test
+        0.3
+    """
+
+    val: float = 0.2
+    test: float | Literal["official"] = 0.2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.test, str) and self.test != "official":
+            raise RequestError(f'test must be a share or "official", got {self.test!r}.')
+        held_out = self.val + self.test_share
+        if not (self.val >= 0 and self.test_share >= 0 and held_out < 1):  # so that NaN is refused
+            raise RequestError(
+                f"val and test must be shares of at least 0 whose sum is below 1; "
+                f"got val={self.val} and test={self.test}."
+            )
+
+    @property
+    def official(self) -> bool:
+        """Whether the data's own test set is kept."""
+        return self.test == "official"
+
+    @property
+    def test_share(self) -> float:
+        """The share of a client's own rows that becomes test data."""
+        return 0.0 if isinstance(self.test, str) else self.test
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the split as JSON values."""
+        return asdict(self)
+
+    def cut(self, labels: NDArray[Any], key: Key) -> Cut:
+        """Divide the positions 0..len(labels)-1 of one client."""
+        rows = len(labels)
+        if self.val == self.test_share == 0:
+            nothing = np.empty(0, np.int64)
+            return Cut(np.arange(rows), nothing, nothing)
+        test = share_of(rows, self.test_share, at_most=rows - 1)
+        val = share_of(rows, self.val, at_most=rows - 1 - test)
+        codes, stock = encode(labels)
+        to_test = apportion(test, stock)
+        to_val = apportion(val, stock - to_test)
+        counts = np.stack([stock - to_test - to_val, to_val, to_test])  # [splits, classes]
+        return Cut(*deal(codes, counts, key))
+
+    def cut_all(
+        self,
+        labels: NDArray[Any],
+        parts: Sequence[NDArray[np.int64]],
+        clients: Sequence[str],
+        key: Key,
+    ) -> Assignment:
+        """Divide the rows of all clients as `cut` does for each, without a loop over their rows.
+
+        Args:
+            labels: Label of each row of the data; clients number their own labels.
+            parts: Rows of each client.
+            clients: Their names; client c cuts with the key `key.fold(c)`.
+            key: Of all cuts.
+        """
+        sizes = np.asarray([len(part) for part in parts], np.int64)
+        owner, rows, first = _grouped(labels, parts, sizes)
+        stock, holder = np.diff(np.append(first, len(rows))), owner[first]
+        counts = self._counts(stock, holder, sizes)
+        number = np.arange(len(first)) - np.searchsorted(holder, holder)  # of the client's labels
+        # Rows of a group in a random order: the first are for training, then val, then test.
+        shuffled = np.arange(len(rows))
+        cut = np.flatnonzero(stock > counts[0]).tolist()
+        names = [(clients[holder[group]], "deal", int(number[group])) for group in cut]
+        starts, ends = first.tolist(), np.append(first[1:], len(rows)).tolist()
+        for group, random in zip(cut, key.numpy_streams(names), strict=True):
+            random.shuffle(shuffled[starts[group] : ends[group]])
+        split = np.empty(len(rows), np.int8)
+        split[shuffled] = _splits_in_order(counts)
+        del shuffled  # a million rows are eight megabytes
+        return _assigned(3 * owner + split, rows, 3 * len(parts))
+
+    def _counts(
+        self, stock: NDArray[np.int64], holder: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Compute how many rows of each group become train, val and test."""
+        tests = [share_of(n, self.test_share, at_most=n - 1) for n in sizes.tolist()]
+        vals = [
+            share_of(n, self.val, at_most=n - 1 - t)
+            for n, t in zip(sizes.tolist(), tests, strict=True)
+        ]
+        to_test = _apportion_all(np.asarray(tests, np.int64), stock, holder)
+        to_val = _apportion_all(np.asarray(vals, np.int64), stock - to_test, holder)
+        return stock - to_test - to_val, to_val, to_test
+
+
+def _grouped(
+    labels: NDArray[Any], parts: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sort rows by client and label: each row's client, the rows, and where each group starts.
+
+    A group is a client's rows of one label.
+    """
+    owner, rows = np.repeat(np.arange(len(parts)), sizes), np.concatenate(parts)
+    kinds, codes = np.unique(labels, return_inverse=True)
+    group = owner * len(kinds) + codes[rows]
+    order = stable_order(group, len(parts) * len(kinds))
+    group = group[order]
+    new = np.ones(len(rows), bool)
+    new[1:] = group[1:] != group[:-1]
+    return owner[order], rows[order], np.flatnonzero(new)
+
+
+def _splits_in_order(
+    counts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+) -> NDArray[np.int8]:
+    """List the split of each row, group by group: first train, then val, then test."""
+    kinds = np.tile(np.arange(len(counts), dtype=np.int8), len(counts[0]))
+    return np.repeat(kinds, np.stack(counts, axis=1).ravel())
+
+
+def _assigned(cell: NDArray[np.int64], rows: NDArray[Any], cells: int) -> Assignment:
+    """Group rows by cell, in ascending order within each."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=cells))])
+    cell_of = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
+    cell_of[rows] = cell
+    ascending = np.flatnonzero(cell_of >= 0)  # then a stable order by cell keeps it
+    index = ascending[stable_order(cell_of[ascending], cells)]
+    small = index.max(initial=0) < 2**31
+    return Assignment(index.astype(np.int32 if small else np.int64), offsets)
+
+
+def _apportion_all(
+    totals: NDArray[np.int64], weights: NDArray[np.int64], holder: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Share each client's total among its groups as `apportion` does; groups are sorted by client.
+
+    No total may exceed the sum of the client's weights.
+    """
+    sums = np.bincount(holder, weights=weights, minlength=len(totals)).astype(np.int64)
+    shares, remainder = np.divmod(totals[holder] * weights, np.maximum(sums, 1)[holder])
+    given = np.bincount(holder, weights=shares, minlength=len(totals)).astype(np.int64)
+    order = np.lexsort((-remainder, holder))  # stable: the largest remainders of each client first
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(holder, holder[order])
+    return np.asarray(shares + (rank < (totals - given)[holder]))

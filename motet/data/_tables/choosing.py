@@ -1,0 +1,170 @@
+"""Which columns of a table are used, and messages about names that it does not have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from motet.data._tables.cells import Cells, numbers_of, same_spelling
+from motet.data._tables.fixes import fix, fixes
+from motet.data._tables.options import TableOptions
+from motet.data._tables.sniffing import DELIMITERS
+from motet.errors import DataError, RequestError, nearest
+
+RARE_DELIMITERS = (":", "^", "~", " ")  # never guessed: they are frequent in text
+
+
+def with_commas(options: TableOptions, table: Any) -> TableOptions:
+    """Take "age,sex" for two columns, unless a column has that name."""
+    known = set(table.column_names)
+
+    def parts(names: tuple[str, ...]) -> tuple[str, ...]:
+        split = [[name] if name in known else name.split(",") for name in names]
+        return tuple(part.strip() for listed in split for part in listed)
+
+    return replace(
+        options,
+        features=None if options.features is None else parts(options.features),
+        drop=parts(options.drop),
+        categorical=parts(options.categorical),
+    )
+
+
+def without_dropped(options: TableOptions) -> TableOptions:
+    """Forget the kinds of columns that are left out."""
+    dropped = set(options.drop)
+    return replace(
+        options,
+        categorical=tuple(name for name in options.categorical if name not in dropped),
+        ordinal={name: order for name, order in options.ordinal.items() if name not in dropped},
+        dates={name: parts for name, parts in options.dates.items() if name not in dropped},
+    )
+
+
+def choose_columns(
+    table: Any, client: str, split_column: str | None, options: TableOptions
+) -> list[str]:
+    """Choose the input columns, and refuse names that the table does not have."""
+    taken = {client, options.target, *filter(None, [split_column, options.event])}
+    named = [*options.categorical, *options.ordinal, *options.dates]
+    require_columns(table, [*sorted(taken), *(options.features or ()), *named], roles=taken)
+    for name in options.drop:
+        if name not in table.column_names:
+            require_columns(table, [name])
+    known = [*table.column_names, *taken]
+    for name in options.units:
+        if name not in known:
+            raise RequestError(f'units names no column "{name}"; {nearest(name, known)}')
+    if options.features is None:
+        chosen = [c for c in table.column_names if c not in taken and c not in options.drop]
+    else:
+        chosen = [c for c in options.features if c not in options.drop]
+    overlap = sorted(taken & set(chosen))
+    if overlap:
+        raise RequestError(
+            f'column "{overlap[0]}" names the client, the target or the split; '
+            "it cannot be a feature as well."
+        )
+    for option in ("categorical", "ordinal", "dates"):
+        stray = [column for column in getattr(options, option) if column not in chosen]
+        if stray:
+            raise RequestError(f'{option} names "{stray[0]}", which is not among the features.')
+    twice = [name for name, times in Counter(named).items() if times > 1]
+    if twice:
+        raise RequestError(
+            f'column "{twice[0]}" has two kinds; name it in one of categorical, ordinal and dates.'
+        )
+    if not chosen:
+        raise RequestError("the table has no columns left to predict from.")
+    require_columns(table, chosen)
+    return chosen
+
+
+def require_columns(table: Any, columns: Sequence[str], roles: Collection[str] = ()) -> None:
+    """Refuse a table that does not have each of the columns exactly once.
+
+    Args:
+        table: A `pyarrow.Table`.
+        columns: The columns.
+        roles: Those that cannot be left out, such as the client's.
+    """
+    counted = Counter(table.column_names)
+    for column in columns:
+        if counted[column] > 1:
+            raise DataError(
+                f'the table has {counted[column]} columns named "{column}", and which one is meant '
+                f"is unclear. {_renaming(table, column, may_drop=column not in roles)}"
+            )
+        if not counted[column]:
+            raise RequestError(
+                f'the table has no column "{column}"; {nearest(column, table.column_names)}.'
+                f"{_headless_hint(table)}"
+            )
+
+
+def _renaming(table: Any, column: str, *, may_drop: bool) -> str:
+    """Say how to tell columns of one name apart."""
+    if may_drop:
+        return f"Rename all but one, or leave them out with {fix('drop', column)}."
+    seen: Counter[str] = Counter()
+    names = []
+    for name in table.column_names:
+        seen[name] += 1
+        names.append(f"{name}_{seen[name]}" if name == column and seen[name] > 1 else name)
+    anew = fixes(("columns", ",".join(names)), ("skip_rows", 1))
+    return f"Rename all but one, or name all columns anew with {anew}."
+
+
+def in_their_spelling(
+    table: Any, options: TableOptions, client: str, split: str | None
+) -> tuple[TableOptions, str, str | None, list[str]]:
+    """Replace names of columns by those in the table, where they differ in case or spaces only."""
+    columns = table.column_names
+    spelled = Counter(same_spelling(name) for name in columns)
+    by_key: dict[str, str] = {same_spelling(name): name for name in columns}
+    remarks: dict[str, str] = {}
+
+    def real(name: str) -> str:
+        key = same_spelling(name)
+        if name in columns or spelled[key] != 1:
+            return name
+        remarks[name] = f'column "{by_key[key]}" is taken for "{name}".'
+        return by_key[key]
+
+    changed = without_dropped(
+        replace(
+            options,
+            target=real(options.target),
+            event=None if options.event is None else real(options.event),
+            features=None if options.features is None else tuple(map(real, options.features)),
+            drop=tuple(map(real, options.drop)),
+            categorical=tuple(map(real, options.categorical)),
+            ordinal={real(name): order for name, order in options.ordinal.items()},
+            dates={real(name): parts for name, parts in options.dates.items()},
+            units={real(name): unit for name, unit in options.units.items()},
+        )
+    )
+    return changed, real(client), None if split is None else real(split), list(remarks.values())
+
+
+def _headless_hint(table: Any) -> str:
+    """Say how to name columns, if the first row looks like data."""
+    names = tuple(table.column_names)
+    marks = [mark for mark in (*DELIMITERS, *RARE_DELIMITERS) if mark in names[0]]
+    mark = {"\t": "tab", " ": "space"}.get("".join(marks[:1]), "".join(marks[:1]))
+    if len(names) == 1 and marks:
+        return (
+            f" The table has one column only, and its name contains {marks[0]!r}; if that is the "
+            f"delimiter, say so with {fix('delimiter', mark)}."
+        )
+    numbers, wrong = numbers_of(Cells(np.zeros(0, np.int32), names), ".")
+    if len(wrong) > len(numbers) / 2:
+        return ""
+    return (
+        " The first row looks like data, not like a header; name the columns with "
+        f"{fix('columns', ','.join(f'column{i}' for i in range(1, len(names) + 1)))}."
+    )

@@ -1,0 +1,188 @@
+"""Warnings about a table that can be read, but may not mean what its owner thinks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet._core.text import listed, plural
+from motet.data._assignment import Assignment
+from motet.data._schema import Schema
+from motet.data._tables.cells import is_text, plain
+from motet.data._tables.fixes import fix
+
+LOOKED_AT = 20_000  # rows that are compared with the target
+FEWEST_ROWS = 30  # below this, unique or separating values are no surprise
+SHOWN = 5
+
+
+def inspect(
+    schema: Schema,
+    table: Any,
+    x: NDArray[np.float32],
+    y: NDArray[Any],
+    rows: Assignment,
+    clients: Sequence[str],
+    few_test_rows: int,
+) -> list[str]:
+    """Return warnings about columns and sites."""
+    return [
+        *_id_like(schema, table),
+        *_constant(schema, x, rows),
+        *_leaks(schema, x, y, rows),
+        *near_duplicates(clients),
+        *_sites(schema, y, rows, clients, few_test_rows),
+    ]
+
+
+def _id_like(schema: Schema, table: Any) -> list[str]:
+    """Find whole numbers or texts that are different in every row."""
+    found = []
+    for column in schema.columns:
+        values = table[column.name]
+        from pyarrow import compute, types
+
+        whole = types.is_integer(values.type) or is_text(values)
+        if column.kind in ("ordinal", "date") or not whole or len(values) < FEWEST_ROWS:
+            continue
+        values = plain(values)
+        few = values.slice(0, 2000)  # a repeated value is usually near the start
+        if compute.count_distinct(few).as_py() < len(few):
+            continue
+        if compute.count_distinct(values).as_py() == len(values):
+            found.append(
+                f'column "{column.name}" is different in every row, like an id, and is used as an '
+                f"input. Leave it out with {fix('drop', column.name)}."
+            )
+    return found
+
+
+def _constant(schema: Schema, x: NDArray[np.float32], rows: Assignment) -> list[str]:
+    _, train = rows.clients_of(0)
+    found, place = [], 0
+    for column in schema.columns:
+        width = len(column.features)
+        first = x[train[0], place : place + width]
+        part = x[:, place : place + width]
+        # Scales of single sites make a constant column differ, so only plain ones are compared.
+        is_same = not schema.site_scaling and bool((part[train[:LOOKED_AT]] == first).all())
+        if is_same and bool((part[train] == first).all()):
+            found.append(
+                f'column "{column.name}" has the same value in all training rows. Leave it out '
+                f"with {fix('drop', column.name)}."
+            )
+        place += width
+    return found
+
+
+def _leaks(schema: Schema, x: NDArray[np.float32], y: NDArray[Any], rows: Assignment) -> list[str]:
+    """Find inputs that tell the target without a mistake."""
+    _, train = rows.clients_of(0)
+    train = train[:: max(1, len(train) // LOOKED_AT)]
+    if len(train) < FEWEST_ROWS or schema.site_scaling or schema.target.kind == "survival":
+        return []
+    found, place = [], 0
+    target = np.asarray(y)[train]
+    for column in schema.columns:
+        width = len(column.features)
+        part = x[train, place : place + width]
+        place += width
+        if _tells(part, target, is_class=schema.target.kind == "classes"):
+            found.append(
+                f'column "{column.name}" predicts the target "{schema.target.name}" without a '
+                "mistake in the training rows. If it is only known once the target is known, leave "
+                f"it out with {fix('drop', column.name)}."
+            )
+    return found
+
+
+def _tells(part: NDArray[np.float32], target: NDArray[Any], *, is_class: bool) -> bool:
+    if not is_class:
+        centred = part[:, 0].astype(np.float64) - part[:, 0].mean(dtype=np.float64)
+        answer = target.astype(np.float64) - target.mean(dtype=np.float64)
+        scale = np.sqrt((centred**2).sum() * (answer**2).sum())
+        return bool(part.shape[1] == 1 and scale > 0 and abs(centred @ answer) > 0.99999 * scale)
+    classes = np.unique(target)
+    if len(classes) < 2:
+        return False
+    if part.shape[1] == 1:
+        values = part[:, 0]
+        ends = sorted((values[target == c].min(), values[target == c].max()) for c in classes)
+        return all(before[1] < after[0] for before, after in pairwise(ends))
+    kinds, codes = np.unique(part, axis=0, return_inverse=True)
+    table = np.zeros((len(kinds), len(classes)), np.int64)
+    np.add.at(table, (codes.ravel(), np.searchsorted(classes, target)), 1)
+    # Categories of one row each tell everything about nothing.
+    return bool(((table > 0).sum(axis=1) == 1).all() and len(kinds) < len(target) / 4)
+
+
+def near_duplicates(names: Sequence[str]) -> list[str]:
+    """Find site names that differ in one letter; numbers in names are meant to differ.
+
+    Two names are one edit apart if both become the same by leaving at most one letter out.
+    """
+    seen: dict[tuple[str, str], str] = {}
+    pairs: list[tuple[str, str]] = []
+    numbers = {name: "".join(filter(str.isdigit, name)) for name in names}
+    counts = Counter(numbers.values())
+    for name in (name for name in names if counts[numbers[name]] > 1):
+        folded = re.sub(r"[\W_]+", " ", name.casefold()).strip()
+        digits, letters = numbers[name], re.sub(r"\d", "", folded)
+        # Numbers tell sites apart, and so do single letters: "Ward A" and "Ward B".
+        if len(letters) < 5 or len(folded.split()[-1]) == 1:
+            continue
+        keys = {(digits, letters)}
+        keys |= {(digits, letters[:i] + letters[i + 1 :]) for i in range(len(letters))}
+        close = next((seen[key] for key in keys if key in seen), None)
+        if close is not None:
+            pairs.append((close, name))
+        for key in keys:
+            seen.setdefault(key, name)
+    if not pairs:
+        return []
+    shown = listed([f'"{one}" and "{two}"' for one, two in pairs[:SHOWN]])
+    more = f" ({len(pairs) - SHOWN} more pairs)" if len(pairs) > SHOWN else ""
+    return [
+        f"sites with nearly the same name are different sites: {shown}{more}. If one is a typing "
+        "error, correct it in the table."
+    ]
+
+
+def _sites(
+    schema: Schema,
+    y: NDArray[Any],
+    rows: Assignment,
+    clients: Sequence[str],
+    few_test_rows: int,
+) -> list[str]:
+    found = []
+    test = rows.sizes[:, 2]
+    few = [clients[int(i)] for i in np.flatnonzero(test < few_test_rows)]
+    if few and few_test_rows > 0:
+        least = int(test.min())
+        found.append(
+            f"{plural(len(few), 'site')} with fewer than {few_test_rows} test rows "
+            f"({listed(few, most=SHOWN)}; the least has {least}): their own scores say little."
+        )
+    if schema.target.kind == "classes":
+        client_of, train = rows.clients_of(0)
+        target = np.asarray(y)[train]
+        order = np.lexsort((target, client_of))
+        new = np.ones(len(order), bool)
+        new[1:] = (client_of[order][1:] != client_of[order][:-1]) | (
+            target[order][1:] != target[order][:-1]
+        )
+        kinds = np.bincount(client_of[order][new], minlength=len(clients))
+        single = [clients[int(i)] for i in np.flatnonzero(kinds == 1)]
+        if single and len(schema.target.labels) > 1:
+            found.append(
+                f"{plural(len(single), 'site')} with training rows of one class only "
+                f"({listed(single, most=SHOWN)})."
+            )
+    return found

@@ -1,0 +1,253 @@
+"""Tables from anywhere: files, patterns of files, data frames, Arrow tables, mappings."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from glob import glob
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from motet.data._tables.cells import is_text, same_spelling, tidy
+from motet.data._tables.encode import counted
+from motet.data._tables.files import HowToRead, Opened, cleaned, read_file, stem_of
+from motet.data._tables.fixes import fix
+from motet.errors import DataError, RequestError
+
+SITE = "site"  # name of the client column, if the files have none
+
+
+def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened, str]:
+    """Read a table, and return it with the name of its client column.
+
+    Several files without a client column are one site each, named like the file.
+    """
+    if isinstance(source, Mapping) and source and all(_is_table(v) for v in source.values()):
+        parts = {str(site): _open_one(part, how) for site, part in source.items()}
+        return _joined(parts, client, "table")
+    if isinstance(source, str | Path) and _is_pattern(str(source)):
+        # Not Path.glob: the pattern may be absolute.
+        paths = [Path(path) for path in sorted(glob(str(source), recursive=True))]  # noqa: PTH207
+        if not paths:
+            raise RequestError(f'no file matches "{source}".')
+        return _joined(_one_per_file(paths, how), client, Path(source).parent.name or "sites")
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        paths = [Path(path) for path in source]
+        if not paths:
+            raise RequestError("expected at least one file, got an empty list.")
+        return _joined(_one_per_file(paths, how), client, paths[0].parent.name or "sites")
+    if client is None:
+        raise RequestError(
+            "which column names the client of each row? Name it with "
+            f"{fix('client', 'COLUMN')}, or give one file per client, such as 'sites/*.csv'."
+        )
+    opened = _tidied(_open_one(source, how))
+    return opened, client
+
+
+def _is_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?[") and not Path(path).exists()
+
+
+def _is_table(value: Any) -> bool:
+    frame = hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+    return isinstance(value, Path | Mapping) or frame or _looks_like_file(value)
+
+
+def _looks_like_file(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).suffix != ""
+
+
+def _one_per_file(paths: list[Path], how: HowToRead) -> dict[str, Opened]:
+    parts: dict[str, Opened] = {}
+    for path in paths:
+        site = stem_of(path)
+        if site in parts:
+            raise RequestError(
+                f'two files stand for the site "{site}", such as {path}. Rename one of them.'
+            )
+        parts[site] = read_file(path, how)
+    return parts
+
+
+def _open_one(source: Any, how: HowToRead) -> Opened:
+    import pyarrow
+
+    if isinstance(source, str | Path):
+        return read_file(Path(source), how)
+    try:
+        table = _from_memory(source)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"this {_kind(source)} cannot be read as a table: {error}") from None
+    if table is None:
+        raise RequestError(
+            "a table must be a path, a pandas or polars frame, a pyarrow.Table or "
+            f"{{column: values}}; got a {_kind(source)}."
+        )
+    return cleaned(Opened(table, "table", counted, format=_kind(source)), how)
+
+
+def _from_memory(source: Any) -> Any:
+    import pyarrow
+
+    from motet.data._tables.encode import as_column
+
+    if isinstance(source, pyarrow.Table):
+        return source
+    if isinstance(source, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([source])
+    if isinstance(source, Mapping):
+        return pyarrow.table({str(name): as_column(v, str(name)) for name, v in source.items()})
+    if type(source).__module__.partition(".")[0] == "pandas":
+        # Column by column: a column of numbers and text side by side is read as text.
+        columns = [as_column(source.iloc[:, i].array, str(n)) for i, n in enumerate(source.columns)]
+        return pyarrow.Table.from_arrays(columns, names=[str(name) for name in source.columns])
+    return pyarrow.table(source) if hasattr(source, "__arrow_c_stream__") else None
+
+
+def _kind(source: Any) -> str:
+    return f"{type(source).__module__.partition('.')[0]} {type(source).__name__}"
+
+
+def _joined(parts: Mapping[str, Opened], client: str | None, name: str) -> tuple[Opened, str]:
+    """Put the rows of several tables together; a column that one of them lacks is empty there."""
+    import pyarrow
+
+    column = client or SITE
+    tidied = {site: _as_named(_tidied(opened), column) for site, opened in parts.items()}
+    has_clients = [site for site, o in tidied.items() if column in o.table.column_names]
+    if client is not None and has_clients and len(has_clients) < len(tidied):
+        without = next(site for site in tidied if site not in has_clients)
+        raise DataError(
+            f'"{has_clients[0]}" has a column "{client}" and "{without}" has none. Add it, or '
+            "leave it out of all files to name sites after their files."
+        )
+    tables = [
+        o.table if has_clients else o.table.append_column(column, _constant(site, len(o.table)))
+        for site, o in tidied.items()
+    ]
+    remarks = [remark for opened in tidied.values() for remark in opened.remarks]
+    remarks += _missing_columns({site: o.table for site, o in tidied.items()})
+    table = pyarrow.concat_tables(_alike(tables), promote_options="permissive")
+    formats = dict.fromkeys(opened.format for opened in tidied.values())
+    namer = _row_namer(list(tidied.values()), list(tidied))
+    shown = f"{len(tidied)} tables: {'; '.join(formats)}"
+    units = _common_units(tidied)
+    decimals = {opened.decimal for opened in tidied.values()}
+    decimal = decimals.pop() if len(decimals) == 1 else "."
+    return Opened(table, name, namer, tuple(remarks), shown, decimal, units), column
+
+
+def _common_units(parts: Mapping[str, Opened]) -> dict[str, str]:
+    """Refuse a column whose numbers have different units at different sites."""
+    found: dict[str, tuple[str, str]] = {}
+    for site, opened in parts.items():
+        for column, unit in opened.units.items():
+            other, first = found.setdefault(column, (unit, site))
+            if other != unit:
+                raise DataError(
+                    f'column "{column}" is in {other} at "{first}" and in {unit} at "{site}". '
+                    f"Convert it in one of the files, or leave it out with {fix('drop', column)}."
+                )
+    return {column: unit for column, (unit, _) in found.items()}
+
+
+def _as_named(opened: Opened, client: str) -> Opened:
+    """Rename the client column if its name differs in case only."""
+    names = opened.table.column_names
+    same = [name for name in names if same_spelling(name) == same_spelling(client)]
+    if client in names or len(same) != 1:
+        return opened
+    renamed = [client if name == same[0] else name for name in names]
+    return replace(opened, table=opened.table.rename_columns(renamed))
+
+
+def _constant(site: str, rows: int) -> Any:
+    import pyarrow
+
+    codes = pyarrow.array([0] * rows, pyarrow.int32())
+    return pyarrow.DictionaryArray.from_arrays(codes, [site])
+
+
+def _row_namer(parts: list[Opened], sites: list[str]) -> Callable[[int], str]:
+    starts = [0, *accumulate(len(part.table) for part in parts)]
+
+    def name(row: int) -> str:
+        place = bisect.bisect_right(starts, row) - 1
+        return f'{parts[place].row_name(row - starts[place])} of "{sites[place]}"'
+
+    return name
+
+
+def _missing_columns(tables: Mapping[str, Any]) -> list[str]:
+    everywhere = dict.fromkeys(n for table in tables.values() for n in table.column_names)
+    found = []
+    for column in everywhere:
+        without = [site for site, table in tables.items() if column not in table.column_names]
+        if without:
+            found.append(
+                f'column "{column}" is not in {", ".join(without[:5])}'
+                f"{' and others' if len(without) > 5 else ''}; its values are missing there."
+            )
+    return found
+
+
+def _alike(tables: list[Any]) -> list[Any]:
+    """Read a column as text everywhere if it is text in one table and numbers in another."""
+    import pyarrow
+    from pyarrow import types
+
+    def family(kind: Any) -> str:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if types.is_null(kind):
+            return "null"
+        numeric = types.is_integer(kind) or types.is_floating(kind)
+        return "number" if numeric else str(kind)
+
+    kinds: dict[str, set[str]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(family(field.type))
+    mixed = {name for name, found in kinds.items() if len(found - {"null"}) > 1}
+    dictionaries = {f.name for table in tables for f in table.schema if types.is_dictionary(f.type)}
+    changed = []
+    for table in tables:
+        for place, field in enumerate(table.schema):
+            if field.name in mixed or field.name in dictionaries:
+                texts = table.column(place).cast(pyarrow.string())
+                table = table.set_column(place, field.name, texts)  # noqa: PLW2901
+        changed.append(table)
+    return changed
+
+
+def _tidied(opened: Opened) -> Opened:
+    """Remove outer spaces from column names, and columns without a name that hold no data."""
+    from pyarrow import string, types
+
+    table, remarks = opened.table, list(opened.remarks)
+    for place in reversed([n for n, name in enumerate(table.column_names) if not tidy(name)]):
+        column = table.column(place)
+        if column.null_count == len(table) or _numbers_rows(column):
+            table = table.remove_column(place)
+            if column.null_count < len(table):
+                remarks.append("a column without a name, different in every row, was left out.")
+    for place, field in enumerate(table.schema):
+        if types.is_string_view(field.type):  # polars' own form, which few functions know
+            table = table.set_column(place, field.name, table.column(place).cast(string()))
+    names = [tidy(name) for name in table.column_names]
+    spaced = [name for name in table.column_names if tidy(name) != name]
+    if spaced:
+        remarks.append(f'spaces around column names were removed, such as "{spaced[0]}".')
+    if not len(table):
+        raise DataError(f'"{opened.name}" has no rows. Expected a header and one row per example.')
+    return replace(opened, table=table.rename_columns(names), remarks=tuple(remarks))
+
+
+def _numbers_rows(column: Any) -> bool:
+    """Tell whether a column has another whole number or text in every row."""
+    from pyarrow import compute, types
+
+    is_code = types.is_integer(column.type) or is_text(column)
+    return is_code and len(column) > 1 and compute.count_distinct(column).as_py() == len(column)

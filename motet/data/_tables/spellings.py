@@ -1,0 +1,80 @@
+"""Spellings of the same site, category or label, merged into the most frequent one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from motet._core.text import listed
+from motet.data._tables.cells import Cells, exact_spelling, same_spelling
+from motet.data._tables.fixes import switched
+from motet.data._tables.numbers import to_number
+
+
+class Merged(NamedTuple):
+    """A column whose values are spelled in one way.
+
+    Attributes:
+        cells: Values in order: by number if all are numbers, else by text.
+        variants: The spellings that were merged, by the one that stays.
+    """
+
+    cells: Cells
+    variants: dict[str, tuple[str, ...]]
+
+    def remark(self, what: str) -> str | None:
+        """Say which spellings were merged."""
+        if not self.variants:
+            return None
+        shown = [_read_as(name, texts) for name, texts in list(self.variants.items())[:3]]
+        more = f" and {len(self.variants) - 3} more" if len(self.variants) > 3 else ""
+        return (
+            f"{what}: case and spaces do not count, so {', '.join(shown)}{more}. To keep them "
+            f"apart, use {switched('merge_spellings', on=False)}."
+        )
+
+
+def _read_as(name: str, texts: tuple[str, ...]) -> str:
+    quoted = listed([f'"{text}"' for text in texts])
+    return f'{quoted} {"is" if len(texts) == 1 else "are"} read as "{name}"'
+
+
+def merged(cells: Cells, *, ignore_case: bool) -> Merged:
+    """Merge spellings that differ in spaces, and in case if it is ignored."""
+    key: Callable[[str], str] = same_spelling if ignore_case else exact_spelling
+    counts = cells.counts()
+    groups: dict[str, list[int]] = {}
+    for code, text in enumerate(cells.values):
+        groups.setdefault(key(text), []).append(code)
+    # The most frequent spelling stays, and of equally frequent ones the first in order.
+    chosen = {
+        name: min(codes, key=lambda code: (-counts[code], cells.values[code]))
+        for name, codes in groups.items()
+    }
+    spelled = {name: " ".join(cells.values[code].split()) for name, code in chosen.items()}
+    ordered = in_order(list(spelled.values()))
+    place = {text: number for number, text in enumerate(ordered)}
+    table = np.full(len(cells.values) + 1, -1, np.int32)
+    for name, codes in groups.items():
+        table[codes] = place[spelled[name]]
+    variants = {
+        spelled[name]: tuple(cells.values[code] for code in codes if code != chosen[name])
+        for name, codes in groups.items()
+        if len(codes) > 1
+    }
+    return Merged(Cells(table[cells.codes], tuple(ordered)), variants)
+
+
+def in_order(texts: list[str]) -> list[str]:
+    """Sort numbers by value and other texts by letter.
+
+    >>> in_order(["10", "9"]), in_order(["b", "a10", "a9"])
+    (['9', '10'], ['a10', 'a9', 'b'])
+    """
+    numbers = [to_number(text, ".") for text in texts]
+    if any(number is None or math.isnan(number) for number in numbers):
+        return sorted(texts)
+    return [text for _, text in sorted(zip(numbers, texts, strict=True))]

@@ -1,1 +1,0 @@
-"""One module per data set: reads the public files, returns a `Raw`. Nothing touches the network."""

@@ -1,0 +1,13 @@
+from motet.deploy._layout import Deployment as Deployment
+from motet.deploy._origin import experiment_of as experiment_of
+from motet.deploy._runtime.agreement import Agreement as Agreement
+from motet.deploy._runtime.directory import read_server as read_server
+from motet.deploy._runtime.flower_apps import client_app as client_app
+from motet.deploy._runtime.flower_apps import server_app as server_app
+from motet.deploy._server import register_sites as register_sites
+from motet.deploy._server import submit_run as submit_run
+from motet.deploy._sitecheck import check_site as check_site
+from motet.deploy._status import Status as Status
+from motet.deploy._status import read_status as read_status
+from motet.deploy._trial import Trial as Trial
+from motet.deploy._writing import Draft as Draft

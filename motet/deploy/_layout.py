@@ -1,0 +1,162 @@
+"""The directory of a deployment: its record and the paths in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import tomli_w
+
+from motet._core.atomic import write_atomically
+from motet.errors import RequestError, StateError
+
+LOOPBACK = "127.0.0.1"
+RECORD = "deployment.toml"
+CONFIG = "experiment.toml"  # at each site: the agreed experiment
+PIN = "experiment.sha256"  # at each site: its hash, which the site compares with the server's
+PACKAGE = "motet_app"  # of the Flower app
+AGREED = "agreed"  # in a site's node config: that hash
+KEY = "site.key"  # at each site; the public one is KEY.pub
+PUBLIC_PORT, SUPERLINK_PORT, SITE_PORT = 8443, 8000, 9094  # unless a deployment says otherwise
+# Names appear in a comma-separated list, in a quoted setting and as the name of a folder.
+NAME = re.compile(r"\w[\w ./-]*")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One deployment.
+
+    Attributes:
+        path: Its directory.
+        experiment: Name of the experiment, under which sites store their private state.
+        sites: Names of the sites: the clients of the run that the deployment was made from.
+        host: Name or address under which sites reach the server.
+        port: Port there.
+        superlink_port: Port of the SuperLink, on the server's loopback interface.
+        site_port: Port of a site's own processes, on the site's loopback interface.
+        listen: Address that the path filter listens on.
+    """
+
+    path: Path
+    experiment: str
+    sites: tuple[str, ...]
+    host: str
+    port: int = PUBLIC_PORT
+    superlink_port: int = SUPERLINK_PORT
+    site_port: int = SITE_PORT
+    listen: str = "0.0.0.0"
+
+    def __post_init__(self) -> None:
+        for name in ("port", "superlink_port", "site_port"):
+            check_port(getattr(self, name), name)
+        if self.port == self.superlink_port:
+            raise RequestError(
+                f"port and superlink_port are both {self.port}: sites connect to the first, and "
+                "the SuperLink listens on the second. Choose another one."
+            )
+
+    @classmethod
+    def open(cls, path: Path) -> Deployment:
+        """Read the record of a directory."""
+        try:
+            record = tomllib.loads((path / RECORD).read_text(encoding="utf-8"))
+            return cls(path.resolve(), **{**record, "sites": tuple(record["sites"])})
+        except OSError:
+            raise StateError(
+                f"{path} is not a deployment: {RECORD} is missing. Create one with "
+                f"`motet deploy init {path} --from RUN`."
+            ) from None
+        except (ValueError, TypeError, KeyError) as reason:
+            said = str(reason).rstrip(".")
+            raise StateError(f"{path / RECORD} cannot be read: {said}.") from None
+
+    def save(self) -> None:
+        """Write the record of this directory."""
+        record = {k: v for k, v in vars(self).items() if k != "path"}
+        write_atomically(self.path / RECORD, tomli_w.dumps(record).encode(), private=True)
+
+    @property
+    def app(self) -> Path:
+        """The Flower app that is submitted; contains no secrets."""
+        return self.path / "app"
+
+    @property
+    def certificates(self) -> Path:
+        """The private authority and the server's certificate."""
+        return self.path / "certificates"
+
+    @property
+    def authority(self) -> Path:
+        """The authority's certificate, which server and sites trust."""
+        return self.certificates / "ca.crt"
+
+    @property
+    def home(self) -> Path:
+        """Where Flower's own command line keeps its settings."""
+        return self.path / "flower"
+
+    @property
+    def trial(self) -> Path:
+        """The folder of the last trial."""
+        return self.path / "trial"
+
+    @property
+    def out(self) -> Path:
+        """The run directory of the server."""
+        return self.path / "run"
+
+    @property
+    def address(self) -> str:
+        """The address that sites connect to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names and addresses of the server's certificate."""
+        return list(dict.fromkeys([self.host, "localhost", LOOPBACK]))
+
+    def site(self, name: str) -> Path:
+        """Return the folder that is handed to a site."""
+        return self.path / "sites" / quote(name, safe=" ")
+
+    @property
+    def most_clients(self) -> int:
+        """The largest federation that a site accepts messages about: twice the present one."""
+        return max(10, 2 * len(self.sites))
+
+    def data(self, name: str) -> Path:
+        """Return the path of a site's data: a table, or a folder of arrays."""
+        table = self.site(name) / "data.csv"
+        return table if table.exists() else self.site(name) / "data"
+
+
+def check_port(port: object, name: str) -> None:
+    """Refuse what is not a port.
+
+    >>> check_port(70000, "port")
+    Traceback (most recent call last):
+    motet.errors.RequestError: port expects a whole number from 1 to 65535; got 70000.
+    """
+    if type(port) is not int or not 1 <= port <= 65535:
+        raise RequestError(f"{name} expects a whole number from 1 to 65535; got {port!r}.")
+
+
+def check_new(path: Path) -> None:
+    """Refuse a directory that is not empty: existing keys are never overwritten."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        what = "already holds a deployment" if (path / RECORD).exists() else "is not empty"
+        raise StateError(f"{path} {what}. Choose a new directory, or remove this one first.")
+
+
+def check_names(sites: tuple[str, ...]) -> None:
+    """Refuse names that are not valid for a site."""
+    for name in sites:
+        if not NAME.fullmatch(name):
+            raise RequestError(
+                f"{name!r} cannot name a site: expected letters, digits, spaces and . / - _, and "
+                "a letter or digit first. Rename the client in the data."
+            )

@@ -1,0 +1,58 @@
+"""`motet deploy check`: reads a site's data as the experiment will, and reports errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from motet.data._raw import SPLITS
+from motet.deploy._layout import CONFIG, PIN, Deployment
+from motet.deploy._runtime.agreement import Agreement
+from motet.deploy._runtime.pinning import hash_of_text
+from motet.deploy._site_settings import SiteSettings, pinned_at
+from motet.errors import MotetError, RequestError
+
+
+def check_sites(deployment: Deployment, sites: Iterable[str]) -> None:
+    """Raise an error for the first site whose data are unusable."""
+    for site in sites:
+        try:
+            check_site(deployment.site(site))
+        except MotetError as error:
+            error.add_note(f"At site {site}, in {deployment.site(site)}.")
+            raise
+
+
+def check_site(folder: Path) -> dict[str, int]:
+    """Check that a site's data have the agreed form, and count its examples by split.
+
+    Args:
+        folder: The folder of a site.
+
+    Returns:
+        The number of examples of each split.
+
+    Raises:
+        RequestError: The folder is not a site's, or the experiment is not the agreed one.
+        DataError: The data do not have the agreed form.
+    """
+    config = folder / CONFIG
+    if not config.is_file():
+        raise RequestError(f"{folder} is not the folder of a site: it has no {CONFIG}.")
+    text = config.read_text(encoding="utf-8")
+    _check_pin(folder, text)
+    agreement, settings = Agreement.from_text("check", text), SiteSettings.read(folder)
+    site = settings.name
+    data = agreement.setting_at(site, str(folder / settings.data)).federation.check()
+    return {split: data.size(site, split) for split in SPLITS}
+
+
+def _check_pin(folder: Path, config: str) -> None:
+    """Refuse a config that is not the one whose hash the site has agreed to."""
+    pinned, name = pinned_at(folder)
+    found = hash_of_text(name, config)
+    if found != pinned:
+        raise RequestError(
+            f"{CONFIG} has the hash {found}, and {PIN} has {pinned}: one of them was changed. "
+            "Compare both with what you agreed to, and restore the other."
+        )

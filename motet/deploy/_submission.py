@@ -1,0 +1,83 @@
+"""Settings of a submitted run: those of the app, with the changes for this run."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from motet.deploy._layout import Deployment
+from motet.deploy._runtime.pinning import hash_of_text
+from motet.errors import RequestError
+
+
+def app_settings(deployment: Deployment) -> dict[str, Any]:
+    """Read the settings of the app."""
+    project = tomllib.loads((deployment.app / "pyproject.toml").read_text(encoding="utf-8"))
+    settings: dict[str, Any] = project["tool"]["flwr"]["app"]["config"]
+    return settings
+
+
+def change_settings(deployment: Deployment, **changed: Any) -> None:
+    """Change settings of the app."""
+    path = deployment.app / "pyproject.toml"
+    project = tomllib.loads(path.read_text(encoding="utf-8"))
+    project["tool"]["flwr"]["app"]["config"] |= changed
+    path.write_text(tomli_w.dumps(project, multiline_strings=True), encoding="utf-8")
+
+
+def write_settings(
+    path: Path,
+    deployment: Deployment,
+    *,
+    out: Path,
+    sites: Sequence[str],
+    min_clients: int = 1,
+    deadline_s: float | None = None,
+    rounds: int | None = None,
+    evaluate_only: bool = False,
+) -> int:
+    """Write the settings of one run, and return its number of rounds."""
+    settings = app_settings(deployment)
+    config = tomllib.loads(settings["config"])
+    if rounds is not None:
+        config["run"]["rounds"] = rounds
+        config["run"]["evaluate_every"] = min(config["run"]["evaluate_every"], rounds)
+    changed = {
+        "config": tomli_w.dumps(config),
+        "out": str(out),
+        "clients": ",".join(sites),
+        "min-clients": min_clients,
+        "evaluate-only": evaluate_only,
+        "deadline-s": settings["deadline-s"] if deadline_s is None else deadline_s,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomli_w.dumps(changed), encoding="utf-8")
+    return int(config["run"]["rounds"])
+
+
+def rounds_in(settings: Path) -> int | None:
+    """Return the number of rounds of the run with these settings; None if there was no run."""
+    if not settings.exists():
+        return None
+    config = tomllib.loads(tomllib.loads(settings.read_text(encoding="utf-8"))["config"])
+    return int(config["run"]["rounds"])
+
+
+def agreed_in(settings: Path, deployment: Deployment) -> str:
+    """Return the hash of the experiment that a run with these settings offers to the sites."""
+    config = tomllib.loads(settings.read_text(encoding="utf-8"))["config"]
+    return hash_of_text(deployment.experiment, config)
+
+
+def chosen_sites(deployment: Deployment, count: int | None) -> tuple[str, ...]:
+    """Take the first `count` sites of a deployment, by default all of them."""
+    if count is not None and not 1 <= count <= len(deployment.sites):
+        raise RequestError(
+            f"--sites expects a number from 1 to {len(deployment.sites)}, the number of sites of "
+            f"this deployment; got {count}."
+        )
+    return deployment.sites[:count]

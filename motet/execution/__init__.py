@@ -1,1 +1,0 @@
-"""How local steps are carried out: traced once, simplified, and replayed."""

@@ -1,1 +1,0 @@
-"""A client's predictor as files: safetensors, a card, ONNX."""

@@ -1,1 +1,0 @@
-"""What a comparison supports, in numbers and in words."""

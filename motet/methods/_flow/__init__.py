@@ -1,0 +1,1 @@
+"""Flow and dynamic routing."""

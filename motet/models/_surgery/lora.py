@@ -1,0 +1,247 @@
+"""Low-rank adapters: W x + scale B A x, at linear, convolution and embedding layers.
+
+Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022.
+https://arxiv.org/abs/2106.09685
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from motet._core.selectors import Selector, select
+from motet.errors import CapabilityError, RequestError, SelectorError, nearest
+
+Build: TypeAlias = Callable[[], nn.Module]
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+A, B, SCALE, RESIDUAL = "lora_A", "lora_B", "lora_scale", "lora_residual"
+
+
+def with_lora(
+    build: Build,
+    at: str | Sequence[str],
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    train: Selector = (),
+    dropout: float = 0.0,
+    exact: bool = False,
+) -> Build:
+    """Freeze a network and add scale * B A to the weights of some layers; scale = alpha / rank.
+
+    A layer called "query" gets the parameters "query.lora_A" and "query.lora_B". B starts at 0, so
+    that the network starts as it was. `personal="lora_B"`, "lora_A" or "lora" names them.
+
+    Args:
+        build: Makes the network.
+        at: Names of layers, their last parts ("query"), or patterns ("encoder.*.query").
+        rank: Rows of A; peft's `r`.
+        alpha: Numerator of the scale; `rank` if None, for a scale of 1.
+        train: What else is trained, such as "head"; all other weights are frozen.
+        dropout: Rate of dropout before A, in training.
+        exact: Whether layers have a place for what a mean of A and a mean of B leave out, which
+            `motet.ExactLora` fills: a matrix per layer, sent down with every broadcast.
+
+    Returns:
+        What makes the adapted network, for `Task`.
+
+    Example:
+        >>> build = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0", rank=2)
+        >>> [name for name, p in build().named_parameters() if p.requires_grad]
+        ['0.lora_A', '0.lora_B']
+    """
+    if rank < 1:
+        raise RequestError(f"rank= counts the rows of A, so it is 1 or more; got {rank}.")
+    patterns = (at,) if isinstance(at, str) else tuple(at)
+    scale = (rank if alpha is None else alpha) / rank
+    return partial(_with_lora, build, patterns, rank, scale, train, dropout, exact=exact)
+
+
+def lora_layers(network: nn.Module) -> dict[str, nn.Module]:
+    """List the layers that `with_lora` has adapted.
+
+    Args:
+        network: Made by what `with_lora` returns.
+
+    Returns:
+        The layers, by path.
+
+    Example:
+        >>> list(lora_layers(with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0")()))
+        ['0']
+    """
+    return {path: m for path, m in network.named_modules() if isinstance(_own(m, A), Tensor)}
+
+
+def lora_delta(layer: nn.Module) -> Tensor:
+    """Compute what an adapter adds to its layer's weight: scale * (B A + residual)."""
+    made = _own(layer, B) @ _own(layer, A).flatten(1)
+    residual = layer._buffers.get(RESIDUAL)
+    full = made if residual is None else made + residual
+    scaled: Tensor = _as_weight(layer, full) * getattr(layer, SCALE)
+    return scaled
+
+
+def _as_weight(layer: nn.Module, made: Tensor) -> Tensor:
+    """Give a product [outputs, inputs] the shape of the layer's weight."""
+    return made.mT if _is_turned(layer) else made.view(_own(layer, "weight").shape)
+
+
+def merge_lora(network: nn.Module) -> nn.Module:
+    """Add the adapters of a network to its weights.
+
+    Args:
+        network: With layers of `with_lora`, such as `run.model(client)`.
+
+    Returns:
+        A copy that computes the same, without adapters.
+
+    Example:
+        >>> network = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0")()
+        >>> list(merge_lora(network).state_dict())
+        ['0.weight', '0.bias']
+    """
+    plain = copy.deepcopy(network)
+    layers = lora_layers(plain)
+    if not layers:
+        raise RequestError("the network has no layer that `with_lora` adapted; nothing to merge.")
+    for layer in layers.values():
+        with torch.no_grad():
+            _own(layer, "weight").add_(lora_delta(layer))
+        layer._buffers.pop(RESIDUAL, None)
+        for name in (A, B):
+            del layer._parameters[name]
+        layer._modules.pop("lora_dropout", None)
+        hooks = layer._forward_hooks
+        for number in [n for n, hook in hooks.items() if hook is _add_low_rank]:
+            del hooks[number]
+    return plain
+
+
+def _with_lora(
+    build: Build,
+    patterns: Sequence[str],
+    rank: int,
+    scale: float,
+    train: Selector,
+    dropout: float,
+    *,
+    exact: bool,
+) -> nn.Module:
+    network = build()
+    chosen = dict(_matching(network, patterns))
+    trained = select(network, train) if train else frozenset()
+    for name, parameter in network.named_parameters():
+        earlier = name.rpartition(".")[2] in (A, B)  # of another call, with another rank
+        parameter.requires_grad_(name in trained or (earlier and parameter.requires_grad))
+    for path, layer in chosen.items():
+        _adapt(layer, path, rank, scale, dropout, exact=exact)
+    return network
+
+
+def _matching(network: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
+    modules = {path: m for path, m in network.named_modules() if path}
+    for pattern in patterns:
+        found = [path for path in modules if _matches(path, pattern)]
+        fit = [path for path in found if _can_have_lora(modules, path)]
+        if not found:
+            raise SelectorError(
+                f'no module matches at="{pattern}"; {nearest(pattern, list(modules))}.'
+            )
+        if not fit:
+            kinds = sorted({type(modules[path]).__name__ for path in found})
+            raise CapabilityError(
+                f'at="{pattern}" names {found[0]} ({", ".join(kinds)}), which cannot have a '
+                "low-rank adapter: name linear, convolution or embedding layers that `forward` "
+                "calls. nn.MultiheadAttention uses its layers without calling them."
+            )
+        yield from ((path, modules[path]) for path in fit)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return path == pattern or path.endswith(f".{pattern}") or fnmatchcase(path, pattern)
+
+
+def _can_have_lora(modules: dict[str, nn.Module], path: str) -> bool:
+    layer, parent = modules[path], modules.get(path.rpartition(".")[0])
+    if isinstance(parent, nn.MultiheadAttention):
+        return False
+    return isinstance(layer, (nn.Linear, nn.Embedding, *CONVOLUTIONS)) or _is_conv1d(layer)
+
+
+def _is_conv1d(layer: nn.Module) -> bool:
+    """Tell whether a layer is the `Conv1D` of transformers: a linear layer, weights turned."""
+    return type(layer).__name__ == "Conv1D" and getattr(layer.weight, "ndim", 0) == 2
+
+
+def _is_turned(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Embedding) or _is_conv1d(layer)
+
+
+def _adapt(
+    layer: nn.Module, path: str, rank: int, scale: float, dropout: float, *, exact: bool
+) -> None:
+    if hasattr(layer, A):
+        raise RequestError(f'"{path}" has an adapter already; name each layer once.')
+    weight = _own(layer, "weight")
+    inputs = weight.shape[:1] if _is_turned(layer) else weight.shape[1:]
+    outputs = weight.shape[1] if _is_turned(layer) else weight.shape[0]
+    a, b = weight.new_empty(rank, *inputs), weight.new_zeros(outputs, rank)
+    if isinstance(layer, nn.Embedding):  # rows are looked up, so they start at 0 instead of B
+        a, b = torch.zeros_like(a), torch.randn_like(b)
+    else:
+        nn.init.kaiming_uniform_(a.view(rank, -1), a=math.sqrt(5))
+    layer.register_parameter(A, nn.Parameter(a))
+    layer.register_parameter(B, nn.Parameter(b))
+    setattr(layer, SCALE, scale)
+    if exact:
+        layer.register_buffer(RESIDUAL, weight.new_zeros(outputs, inputs.numel()))
+    if dropout:
+        layer.add_module("lora_dropout", nn.Dropout(dropout))
+    layer.register_forward_hook(_add_low_rank)
+
+
+def _add_low_rank(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+    x, a, b = inputs[0], _own(layer, A), _own(layer, B)
+    if "lora_dropout" in layer._modules:
+        x = layer.get_submodule("lora_dropout")(x)
+    added = _low_rank(layer, x, a, b)
+    residual = layer._buffers.get(RESIDUAL)
+    if residual is not None:
+        added = added + _applied(layer, inputs[0], _as_weight(layer, residual))
+    total: Tensor = output + added * getattr(layer, SCALE)
+    return total
+
+
+def _low_rank(layer: nn.Module, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if isinstance(layer, nn.Embedding):
+        return F.embedding(x, a.mT) @ b.mT
+    if not isinstance(layer, CONVOLUTIONS):
+        return F.linear(F.linear(x, a), b)
+    convolve: Callable[..., Tensor] = layer._conv_forward
+    if layer.groups > 1:  # A has a row per filter, and filters of a group see its channels alone
+        return convolve(x, _as_weight(layer, b @ a.flatten(1)), None)
+    hidden = convolve(x, a, None)
+    return torch.einsum("or,br...->bo...", b, hidden)
+
+
+def _applied(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
+    if isinstance(layer, nn.Embedding):
+        return F.embedding(x, weight)
+    if isinstance(layer, CONVOLUTIONS):
+        convolve: Callable[..., Tensor] = layer._conv_forward
+        return convolve(x, weight, None)
+    return F.linear(x, weight.mT if _is_turned(layer) else weight)
+
+
+def _own(layer: nn.Module, name: str) -> Any:
+    """Return a tensor of the layer itself; None if it has none of that name."""
+    return layer._parameters.get(name)

@@ -1,1 +1,0 @@
-"""Clients that work elsewhere: everything about them but the transport."""

@@ -1,0 +1,12 @@
+from motet.testing._comparing import ConformanceError as ConformanceError
+from motet.testing._conformance import Check as Check
+from motet.testing._conformance import check_method as check_method
+from motet.testing._conformance import checks as checks
+from motet.testing._loopback import LoopbackGrid as LoopbackGrid
+from motet.testing._worlds import WORLDS as WORLDS
+from motet.testing._worlds import World as World
+from motet.testing._worlds import batch_norm as batch_norm
+from motet.testing._worlds import dropout as dropout
+from motet.testing._worlds import linear as linear
+from motet.testing._worlds import quadratic as quadratic
+from motet.testing._worlds import ragged as ragged
