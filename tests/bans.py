@@ -28,7 +28,7 @@ def findings(source: str) -> Iterator[tuple[int, str]]:
     aliases = dict(_aliases(tree))
     for node in ast.walk(tree):
         for name in _named(node, aliases):
-            yield node.lineno, name
+            yield getattr(node, "lineno", 0), name
 
 
 def _aliases(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,21 +17,29 @@ settings.register_profile("motet", derandomize=True, deadline=None, max_examples
 settings.load_profile("motet")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_plans_from_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What was measured on this machine before must not change what tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTET_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _no_tracebacks_asked_for_by_another_test(monkeypatch):
+def _no_tracebacks_asked_for_by_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """`motet --traceback` holds for its process, and all tests of a worker are one process."""
     monkeypatch.delenv("MOTET_TRACEBACK", raising=False)
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.json")
 
 
 @pytest.fixture
-def golden(request):
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Compare numbers with those in tests/golden, or rewrite them with --update-golden."""
 
-    def compare(name, values, tolerance=1e-5):
+    def compare(name: str, values: Any, tolerance: float = 1e-5) -> None:
         path = GOLDEN / f"{name}.json"
         if request.config.getoption("--update-golden"):
             path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -11,16 +11,16 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAlt, FedSim, Key, Sgd
-from motet.adapters import (
+from motet.errors import CapabilityError, RequestError, SelectorError
+from motet.models import ResNet18, Transformer, count_parameters
+from motet.models._adapters import BottleneckAdapter, ConvAdapter
+from motet.models._surgery.adapters import (
     adapter_paths,
     with_bottleneck_adapters,
     with_conv_adapters,
     with_dropout,
 )
-from motet.combined import combined
-from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.models import ResNet18, Transformer, count_parameters
-from motet.models.adapters import BottleneckAdapter, ConvAdapter
+from motet.models._surgery.sum_model import combined
 
 
 class Picture(nn.Module):
@@ -291,5 +291,5 @@ def test_the_projection_inside_torchs_attention_is_never_called_so_it_takes_no_a
 
 
 def test_a_network_without_adapters_has_no_adapter_paths():
-    with pytest.raises(RequestError, match=r"motet\.adapters"):
+    with pytest.raises(RequestError, match=r"motet\.models\.with_conv_adapters"):
         adapter_paths(Picture())

@@ -10,10 +10,10 @@ from torch import nn
 from toys import arrays, assert_same
 
 import motet
-from motet import tree
-from motet.admission import receive
-from motet.federation import start
-from motet.reduce import Gather, Mean
+from motet._core import tree
+from motet._core.aggregation.mean import Gather, Mean
+from motet._engine.federation import start
+from motet._engine.upload_screening import receive
 
 TASK = motet.Task(build=lambda: nn.Linear(4, 3))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +11,14 @@ from torch import nn
 from toys import ToyAMP, ToyEnsemble, ToyPhases, arrays, assert_close, assert_same
 
 import motet
-from motet import Task, tree
+from motet import Task
+from motet._core import tree
+from motet._engine.federation import start
 from motet.data import from_arrays
 from motet.errors import CapabilityError, RequestError
-from motet.federation import start
 from motet.testing import WORLDS, batch_norm, ragged
-from motet.testing.driving import predictions, states
-from motet.testing.worlds import TinyNet
+from motet.testing._driving import predictions, states
+from motet.testing._worlds import TinyNet
 
 SIZES = {"a": 9, "b": 5, "c": 1, "d": 12, "e": 6}
 
@@ -190,16 +193,25 @@ def test_a_method_that_looks_at_values_is_refused_by_the_stack_and_runs_singly()
     assert motet.run(Peeking(), task, data, rounds=1).backend.name == "serial"
 
 
-@pytest.mark.parametrize(("backend", "who"), [("serial", "a"), ("vectorized", "a, b")])
-def test_an_error_inside_a_method_says_in_which_round_and_whose(backend, who):
-    class Fragile(motet.FedAvg):
-        def client_update(self, down, client, data, task):
-            raise ZeroDivisionError("by nothing")
+class Fragile(motet.FedAvg):
+    """A method that breaks when it is told to."""
 
-    run = start(Fragile(), ragged().task, arrays({"a": 4, "b": 5}), rounds=1, backend=backend)
+    broken: ClassVar[list[bool]] = [False]
+
+    def client_update(self, down, client, data, task):
+        if self.broken[0]:
+            raise ZeroDivisionError("by nothing")
+        return super().client_update(down, client, data, task)
+
+
+@pytest.mark.parametrize("backend", ["serial", "vectorized"])
+def test_an_error_inside_a_method_says_in_which_round_and_whose(backend, monkeypatch):
+    data = arrays({"a": 4, "b": 5})
+    run = start(Fragile(), ragged().task, data, rounds=1, backend=backend, chunk_size=2)
+    monkeypatch.setattr(Fragile, "broken", [True])
     with pytest.raises(ZeroDivisionError, match="by nothing") as failure:
         run.advance()
-    assert failure.value.__notes__ == [f"in round 1, at client {who}"]
+    assert failure.value.__notes__ == ["in round 1, at client a"]
 
 
 def test_an_unknown_backend_or_setting_is_refused_with_the_nearest_name():

@@ -12,14 +12,15 @@ from torch import nn
 from torch.testing import assert_close
 
 import motet
-from motet import FedAlt, FedAvg, FedFomo, FedPer, FedSim, Flow, KNNPer, Sgd, tree
-from motet.knn_studies import chosen_lambdas
-from motet.methods.model_mixing import distance, first_order_weights, mix, shares
-from motet.neighbours import Datastore, NearestVote
-from motet.neighbours import mix as mix_predictions
-from motet.routing import routed_steps
-from motet.sampling import draw_cohort
-from motet.testing.worlds import ragged
+from motet import FedAlt, FedAvg, FedFomo, FedPer, FedSim, Flow, KNNPer, Sgd
+from motet._core import tree
+from motet._core.neighbours import Datastore, NearestVote
+from motet._core.neighbours import mix as mix_predictions
+from motet._core.sampling import draw_cohort
+from motet.analysis._knn_studies import chosen_lambdas
+from motet.methods._fedfomo.mixing import distance, first_order_weights, mix, shares
+from motet.methods._flow.routing import routed_steps
+from motet.testing._worlds import ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 FIVE = (FedPer(), FedFomo(models=3, epochs=1), KNNPer(k=3), FedAlt(), FedSim(), Flow())
@@ -158,13 +159,15 @@ ALLOWED = {  # what may go up, by name: everything else is a leak
 @EACH
 def test_r7_only_what_the_table_allows_goes_up(method):
     world = ragged()
-    course = motet.federation.start(method, world.task, world.data, rounds=1, backend="serial")
+    course = motet._engine.federation.start(
+        method, world.task, world.data, rounds=1, backend="serial"
+    )
     setting, seen = course.setting, []
     info = setting.info(0, tuple(sorted(world.data.clients)))
     down = method.broadcast(course.server, info)
     for client in info.cohort:
         data = setting.data(client, method.plans(), 0)
-        own = motet.setting.down_for(down, client)
+        own = motet._engine.run_spec.down_for(down, client)
         up, kept = method.client_update(own, setting.client(client), data, setting.task)
         seen.append(up)
         values = {hashlib.sha256(v.numpy().tobytes()).hexdigest() for v in tree.leaves(kept)}
@@ -184,7 +187,7 @@ def test_r7_only_what_the_table_allows_goes_up(method):
 def test_r8_each_phase_moves_its_own_group_only():
     world = ragged()
     task, state = world.task, world.task.init(motet.Key(0))
-    data = motet.federation.start(FedAlt(), task, world.data, rounds=1).setting.data(
+    data = motet._engine.federation.start(FedAlt(), task, world.data, rounds=1).setting.data(
         "many", FedAlt().plans(), 0
     )
     head, body = task.select("head"), set(task.names) - task.select("head")

@@ -4,19 +4,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
-from contests import numbers, world
+from small_comparisons import numbers, world
 from toys import assert_same
 
 import motet
-from motet.catalog import method_class, method_names
-from motet.comparing.conditions import Contest
-from motet.comparing.contest import compare
-from motet.federation import Run, start
-from motet.fitting import fit
-from motet.methods.fedavg import FedAvg
-from motet.methods.fedavg_ft import FedAvgFT
+from motet._compare.compare import compare
+from motet._compare.comparison_spec import ComparisonSpec
+from motet._engine.federation import Run, start
+from motet._engine.observers import Watcher
+from motet._training.fitting import fit
+from motet.methods._catalog import method_class, method_names
+from motet.methods._fedavg import FedAvg
+from motet.methods._fedavg_ft import FedAvgFT
 from motet.optim import Adam, Sgd
-from motet.watching import Watcher
 
 FAMILY = [motet.FedAvg(), motet.FedAvgFT(adapt_epochs=2), motet.KNNPer(k=3)]
 
@@ -28,10 +28,10 @@ def test_methods_that_train_alike_are_trained_once(monkeypatch):
         rounds.append(self.setting.method.name)
         return advance(self)
 
-    contest = Contest.of([*FAMILY, motet.FedPer()], *world(), rounds=2)
+    spec = ComparisonSpec.of([*FAMILY, motet.FedPer()], *world(), rounds=2, seeds=1)
     monkeypatch.setattr(Run, "advance", counted)
-    assert contest.groups() == [("local",), ("fedavg", "fedavg-ft", "knn-per"), ("fedper",)]
-    contest.run(("fedavg", "fedavg-ft", "knn-per"), 0, Watcher())
+    assert spec.groups() == [("local",), ("fedavg", "fedavg-ft", "knn-per"), ("fedper",)]
+    spec.run(("fedavg", "fedavg-ft", "knn-per"), 0, Watcher())
     assert rounds == ["fedavg", "fedavg"]
 
 
@@ -39,16 +39,16 @@ def test_methods_that_train_alike_are_trained_once(monkeypatch):
 @pytest.mark.parametrize("backend", ["serial", "vectorized"])
 def test_shared_or_alone_every_number_is_the_same_to_the_last_bit(choose, backend):
     settings = {"rounds": 3, "cohort": 0.5, "choose": choose, "backend": backend}
-    contest = Contest.of(FAMILY, *world(), **settings)
+    spec = ComparisonSpec.of(FAMILY, *world(), **settings)
     labels = ("fedavg", "fedavg-ft", "knn-per")
-    together = contest.run(labels, 0, Watcher())
+    together = spec.run(labels, 0, Watcher())
     for label, shared in zip(labels, together, strict=True):
-        (alone,) = contest.run([label], 0, Watcher())
+        (alone,) = spec.run([label], 0, Watcher())
         assert numbers(shared) == numbers(alone)
 
 
 def test_a_row_says_whose_training_it_shares():
-    found = compare(FAMILY, *world(), rounds=1)
+    found = compare(FAMILY, *world(), rounds=1, seeds=1)
     shared = {label: found.of(label)[0].shared_with for label in found.labels}
     assert shared == {
         "local": None,
@@ -74,15 +74,15 @@ def test_a_row_says_whose_training_it_shares():
     ],
 )
 def test_methods_that_train_differently_are_trained_apart(other):
-    contest = Contest.of([motet.FedAvg(), other], *world(), rounds=1)
-    together = [labels for labels in contest.groups() if "fedavg" in labels]
+    spec = ComparisonSpec.of([motet.FedAvg(), other], *world(), rounds=1, seeds=1)
+    together = [labels for labels in spec.groups() if "fedavg" in labels]
     assert together == [("fedavg",)] or other.name not in together[0]
 
 
 def test_what_only_serves_clients_does_not_part_methods():
     methods = {"a": motet.FedAvgFT(adapt_epochs=1), "b": motet.FedAvgFT(adapt_optimizer=Adam())}
-    contest = Contest.of({**methods, "c": motet.FedAvg()}, *world(), rounds=1)
-    assert ("a", "b", "c") in contest.groups()
+    spec = ComparisonSpec.of({**methods, "c": motet.FedAvg()}, *world(), rounds=1, seeds=1)
+    assert ("a", "b", "c") in spec.groups()
 
 
 @pytest.mark.parametrize("name", method_names())
@@ -125,5 +125,5 @@ class CountsDifferently(FedAvg):
 def test_a_subclass_that_changes_the_training_is_never_served_by_another(kind):
     method = kind()
     assert method.trains_as() is method
-    contest = Contest.of([motet.FedAvg(), method], *world(), rounds=1)
-    assert (method.name,) in contest.groups()
+    spec = ComparisonSpec.of([motet.FedAvg(), method], *world(), rounds=1, seeds=1)
+    assert (method.name,) in spec.groups()

@@ -10,7 +10,9 @@ from typing import ClassVar, Literal
 import pytest
 
 import motet
-from motet.catalog import hyperparameters, method_class, method_names
+from motet._compare.config import plan_from_dict
+from motet._core.aggregation.mean import Mean
+from motet._core.schedules import Exponential, Linear
 from motet.config import (
     ModelChoice,
     NamedData,
@@ -23,14 +25,13 @@ from motet.config import (
     parse_assignment,
     write_tables,
 )
-from motet.config.comparing import plan_from_dict
+from motet.config._hyperparameters import hyperparameters
 from motet.data import Dirichlet, Natural, Pathological
 from motet.errors import CapabilityError, RequestError
 from motet.method import AnyMethod
-from motet.methods.fedavg import FedAvg
+from motet.methods._catalog import method_class, method_names
+from motet.methods._fedavg import FedAvg
 from motet.optim import Adam, Sgd
-from motet.reduce import Mean
-from motet.schedules import Exponential, Linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Elaborate(FedAvg):
     names: tuple[str, ...] = ("u", "v")
     maybe: float | int | None = None
     inner: AnyMethod = field(default_factory=lambda: FedAvg(epochs=2))
-    layers: motet.selectors.Selector = ("head",)
+    layers: motet._core.selectors.Selector = ("head",)
     name: ClassVar[str] = "elaborate"
 
 
@@ -83,6 +84,8 @@ def test_every_method_comes_back_equal_from_json_and_from_toml(name):
         {"pair": (1.0, 2.0), "names": (), "maybe": 1, "layers": motet.Blocks(last=2)},
         {"maybe": 1.0, "layers": ("body.0", motet.Blocks(last=1)), "lam": float("inf")},
         {"inner": motet.FedPer(personal=(), optimizer=Sgd(lr=1 / 3)), "schedule": Linear()},
+        {"schedule": motet.MultiStep(milestones=(30, 60), factor=0.5), "adapt_steps": 100},
+        {"schedule": motet.Cosine(warmup=0.1, floor=0.01), "adapt_steps": 0},
         {"server_optimizer": Sgd(lr=1.0, momentum=0.9), "reduce": Mean(weights="uniform")},
     ],
 )
@@ -138,8 +141,8 @@ def test_every_method_in_the_package_is_in_the_catalog():
     import motet.methods
 
     found = set()
-    for module in pkgutil.iter_modules(motet.methods.__path__):
-        for _, value in inspect.getmembers(importlib.import_module(f"motet.methods.{module.name}")):
+    for module in pkgutil.walk_packages(motet.methods.__path__, "motet.methods."):
+        for _, value in inspect.getmembers(importlib.import_module(module.name)):
             is_method = inspect.isclass(value) and issubclass(value, motet.Method)
             if is_method and not inspect.isabstract(value) and "name" in vars(value):
                 found.add(value)
@@ -173,8 +176,8 @@ def test_a_methods_own_hyperparameters_come_first_with_what_the_docstring_says()
         ({"name": "fedper", "optimizer": {"lr": -1}}, "must be 0 or more"),
         ({"name": "fedper", "epochs": 1, "steps": 1}, "not both"),
         ({}, "no method is named"),
-        ({"name": "no.such:Thing"}, 'no method can be imported as "no.such:Thing"'),
-        ({"name": "motet.optim:Sgd"}, "is no method"),
+        ({"name": "no.such:Thing"}, 'cannot import method "no.such:Thing"'),
+        ({"name": "motet.optim:Sgd"}, "is not a method"),
     ],
 )
 def test_a_wrong_method_table_is_refused_in_one_sentence_with_the_key(table, sentence):
@@ -225,7 +228,7 @@ def test_a_partition_without_a_name_changes_the_usual_one():
         ({"run": 3}, "[run] expects a table"),
         ({"run": {"round": 3}}, '[run] has no key "round"; did you mean "rounds"'),
         ({"run": {"cohort": "all"}}, "run.cohort expects a number"),
-        ({"run": {"evaluate_every": 0}}, "run.evaluate_every counts"),
+        ({"run": {"evaluate_every": 0}}, "run.evaluate_every must be 1 or more"),
         ({"run": {"points": []}}, "run.points is empty"),
         ({"run": {"points": ["after"]}}, 'run.points[0] expects "after_broadcast"'),
         ({"data": {"name": "digit"}}, 'did you mean "digits"'),
@@ -235,7 +238,7 @@ def test_a_partition_without_a_name_changes_the_usual_one():
         ({"data": {"partition": {"clients": "3"}}}, "data.partition.clients expects a whole"),
         ({"data": {"partition": {"clients": 0}}}, "at least 1"),
         ({"data": {"name": "digits", "table": "x.csv"}}, "names both name and table"),
-        ({"data": {"table": "x.csv"}}, "needs client (text) and target (text)"),
+        ({"data": {"table": "x.csv"}}, "needs target (text)"),
     ],
 )
 def test_a_wrong_config_is_refused_in_one_sentence_with_the_key(tables, sentence):
@@ -296,11 +299,12 @@ def test_a_file_that_is_not_toml_is_refused_with_the_line(tmp_path, text):
 
 def test_the_examples_in_the_guide_are_valid():
     guide = (Path(__file__).parent.parent / "docs" / "guides" / "config.md").read_text()
-    single, table, comparison = map(
+    single, table, chained, comparison = map(
         tomllib.loads, re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
     )
     assert experiment_from_dict(single).run.cohort == 0.2
     assert experiment_from_dict({**single, "data": table["data"]}).data.standardize
+    assert experiment_from_dict({**single, **chained}).model.rename["classifier"] == "none"
     assert "two-blocks" in plan_from_dict(comparison).entries
 
 
@@ -375,8 +379,8 @@ def test_the_config_of_a_single_run_serves_a_comparison_too():
     ("tables", "sentence"),
     [
         ({"method": {"epoch": 2}}, 'did you mean "epochs"'),
-        ({"method": {"personal": []}}, "belongs in [methods.NAME]"),
-        ({"methods": {"ditto": {}}}, "[methods.ditto] is not among the methods compared"),
+        ({"method": {"personal": []}}, "in [methods.NAME]"),
+        ({"methods": {"ditto": {}}}, "[methods.ditto] is not one of the compared methods"),
         ({"methods": {"local": 3}}, "[methods.local] expects a table"),
         ({"methods": {"local": {"epoch": 1}}}, '[methods.local] has no key "epoch"'),
         ({"compare": {"methods": "local"}}, "compare.methods expects a list"),

@@ -7,7 +7,7 @@ from torch import nn
 
 import motet
 from motet import FedAlt, FedSim, Local, Sgd
-from motet.diagnostics import Noise, noise
+from motet.analysis._diagnostics import Noise, noise
 from motet.errors import CapabilityError
 
 

@@ -1,7 +1,9 @@
 """Python blocks in the documentation run, and links inside the project lead somewhere."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,9 +21,10 @@ def name_of(page):
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "page"}
+    module = ModuleType("page")  # importable, as a reader's own file or notebook is
+    monkeypatch.setitem(sys.modules, "page", module)
     for block in BLOCK.findall(page.read_text()):
-        exec(compile(block, name_of(page), "exec"), namespace)
+        exec(compile(block, name_of(page), "exec"), vars(module))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -10,7 +10,7 @@ from toys import arrays, assert_close, assert_same
 
 import motet
 from motet import Key, Task
-from motet.dropout import KeyedDropout, uniform, use_keyed_dropout
+from motet._core.dropout import KeyedDropout, uniform, use_keyed_dropout
 from motet.errors import CapabilityError
 from motet.task import Batch
 from motet.testing import dropout, ragged

@@ -12,11 +12,11 @@ from toys import arrays
 
 import motet
 from motet import Evaluation, Task
-from motet.criteria import CRITERIA
+from motet._core.criteria import CRITERIA
+from motet._engine.evaluation import Score, score
+from motet._engine.records import read_scores, score_rows
 from motet.data import from_arrays
 from motet.errors import DataError
-from motet.evaluate import Score, score
-from motet.records import read_scores, score_rows
 from motet.testing import quadratic, ragged
 
 TASK = Task(build=lambda: nn.Linear(4, 3))
@@ -169,7 +169,9 @@ def test_unknown_clients_in_a_table_are_key_errors():
 
 
 def test_scores_can_be_written_while_they_come(tmp_path, monkeypatch):
-    monkeypatch.setattr("motet.records.ROWS_AT_ONCE", 2)  # several groups, and a last one of one
+    monkeypatch.setattr(
+        "motet._engine.records.ROWS_AT_ONCE", 2
+    )  # several groups, and a last one of one
     run = motet.run(motet.FedPer(batch_size=4), TASK, DATA, rounds=1)
     count = run.write_scores(tmp_path / "scores.parquet", "train")
     rows = sorted(read_scores(tmp_path / "scores.parquet"), key=lambda row: row.client)

@@ -8,11 +8,12 @@ from torch import nn
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet import Key, tree
+from motet import Key
+from motet._core import tree
+from motet._engine.faults import Faults
+from motet._engine.federation import start
 from motet.config import experiment_from_dict
 from motet.errors import RequestError
-from motet.faults import Faults
-from motet.federation import start
 
 TASK = motet.Task(build=lambda: nn.Linear(4, 3))
 DATA = arrays({f"{i:02d}": 6 + i for i in range(12)})
@@ -108,7 +109,7 @@ def test_who_is_named_is_corrupt_in_every_round_and_nobody_else(backend):
 
 
 def test_a_name_that_nobody_has_is_refused():
-    with pytest.raises(RequestError, match=r'faults\.corrupt names "99", which is no client'):
+    with pytest.raises(RequestError, match=r'faults\.corrupt names "99", which is not a client'):
         played(corrupt=("03", "99"))
 
 

@@ -9,7 +9,10 @@ from torch import nn
 from toys import ToyAMP, ToyPhases, arrays, assert_close, assert_same
 
 import motet
-from motet import Key, Task, tree
+from motet import Key, Task
+from motet._core import tree
+from motet._core.schedules import Exponential, Linear
+from motet._engine.federation import start
 from motet.data import from_arrays
 from motet.errors import (
     CapabilityError,
@@ -19,10 +22,8 @@ from motet.errors import (
     StateError,
     StructureError,
 )
-from motet.federation import start
-from motet.schedules import Exponential, Linear
 from motet.testing import quadratic, ragged
-from motet.testing.driving import predictions, states
+from motet.testing._driving import predictions, states
 
 TASK = ragged().task
 BACKENDS = ["serial", "vectorized"]
@@ -36,7 +37,7 @@ def test_no_rounds_return_the_initial_state_exactly():
     initial = TASK.init(Key(7).fold("init"))
     run = motet.run(motet.FedAvg(), TASK, data, rounds=0, seed=7)
     assert_same(run.server, initial)
-    assert run.finished == 0
+    assert run.rounds_done == 0
     local = motet.run(motet.Local(), TASK, data, rounds=0, seed=7)
     assert_same(local.clients["a"], initial)
     assert local.server == {}
@@ -97,6 +98,12 @@ def test_slots_of_a_clients_state_are_named_as_they_are_written():
 
         def client_update(self, down, client, data, task):
             return down, client
+
+        def adapt(self, down, client, data, task):
+            return client
+
+        def personalize(self, down, client, data, task):
+            return tree.slot("mine", client)
 
     run = motet.run(
         Slotted(),
@@ -221,7 +228,7 @@ def test_test_data_change_no_trained_state():
 def test_a_method_that_asks_for_test_data_is_refused():
     class Cheat(motet.FedAvg):
         def plans(self):
-            return {"train": motet.plans.Plan(split="test")}
+            return {"train": motet._training.batching.Plan(split="test")}
 
     with pytest.raises(RequestError, match='walks "train" or "val" data, not "test"'):
         Cheat()
@@ -309,7 +316,11 @@ def test_a_round_is_evaluated_while_it_is_the_current_one():
         ({"rounds": -1}, RequestError, "rounds must be 0 or more; got -1"),
         ({"cohort": 3}, CohortError, "there are 2 clients"),
         ({"init": {"hed.bias": [0, 0, 0]}}, StructureError, r"init= names \['hed.bias'\]"),
-        ({"init_clients": {"z": {}}}, RequestError, 'init_clients= names "z", which is no client'),
+        (
+            {"init_clients": {"z": {}}},
+            RequestError,
+            'init_clients= names "z", which is not a client',
+        ),
         (
             {"init_clients": {"a": {"head.bias": [0, 0, 0]}}},
             StructureError,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet import Key
+from motet._core.keys import _philox_keys
 
 steps = st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=4))
 paths = st.lists(steps, max_size=4).map(tuple)
@@ -45,7 +46,7 @@ def test_numpy_numbers_and_strings_name_the_same_stream_as_python_ones():
 
 
 def test_a_stream_is_the_same_in_another_process():
-    code = "from motet.keys import Key; print(Key(7).fold('x', 1).integer())"
+    code = "from motet._core.keys import Key; print(Key(7).fold('x', 1).integer())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(ran.stdout) == Key(7).fold("x", 1).integer()
 
@@ -60,3 +61,16 @@ def test_integers_respect_their_bits_and_fill_them():
     assert min(drawn) >= 0
     assert max(drawn) < 256
     assert len(set(drawn)) > 240
+
+
+@given(st.integers(0, 2**40), paths, st.lists(paths.filter(len), max_size=5))
+def test_many_streams_opened_together_are_the_streams_opened_one_by_one(seed, path, names):
+    key = Key(seed).fold(*path)
+    together = [s.integers(2**63, size=3).tolist() for s in key.numpy_streams(names)]
+    assert together == [key.fold(*n).numpy().integers(2**63, size=3).tolist() for n in names]
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), max_size=5))
+def test_keys_of_many_generators_are_those_that_numpy_derives_from_each_seed(seeds):
+    found = _philox_keys(np.asarray(seeds, np.uint64)).tolist()
+    assert found == [np.random.Philox(seed).state["state"]["key"].tolist() for seed in seeds]

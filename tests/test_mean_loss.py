@@ -6,11 +6,12 @@ from torch import nn
 from torch.func import vmap
 from torch.testing import assert_close
 
-from motet import Key, Task, tree
-from motet.backends.stacking import stack_padded
-from motet.execution.choice import Execution, executing
-from motet.fitting import mean_loss
-from motet.plans import Plan, batches, draw
+from motet import Key, Task
+from motet._core import tree
+from motet._engine.backends.stacking import stack_padded
+from motet._training.batching import Plan, batches, draw
+from motet._training.execution import Execution, executing
+from motet._training.fitting import mean_loss
 
 NET = Task(
     lambda: nn.Sequential(nn.Conv1d(1, 3, 3), nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(9, 4))

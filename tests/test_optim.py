@@ -9,9 +9,11 @@ import torch
 from toys import assert_close
 
 import motet
-from motet.errors import RequestError
-from motet.optim import Adagrad
-from motet.schedules import Constant, Exponential, Linear
+from motet._core.schedules import Constant, Cosine, Exponential, Linear, MultiStep
+from motet._training.per_group import InUnitInterval
+from motet.errors import CapabilityError, RequestError
+from motet.optim import Adagrad, ExampleOptimizer, Yogi
+from motet.privacy import Private
 
 START = {"w": torch.tensor([[1.0, -2.0], [0.5, 3.0]]), "b": torch.tensor([0.3, -0.1])}
 
@@ -107,3 +109,56 @@ def test_schedules_are_factors_by_round():
     assert [Exponential(factor=0.5)(t, 3) for t in range(3)] == [1, 0.5, 0.25]
     linear = [Linear(warmup=0.5)(t, 4) for t in range(4)]
     assert linear == [0, 0.5, 1, 0.5]
+
+
+@pytest.mark.parametrize("total", [1, 3, 8, 500])
+@pytest.mark.parametrize(
+    "schedule",
+    [MultiStep(), MultiStep(milestones=(2, 300), factor=0.5), Cosine(), Cosine(warmup=0.3)],
+)
+def test_every_schedule_stays_between_0_and_1_and_never_rises_after_its_warmup(schedule, total):
+    factors = [schedule(t, total) for t in range(total)]
+    assert all(0 < factor <= 1 for factor in factors)
+    peak = factors.index(max(factors))
+    assert factors[: peak + 1] == sorted(factors[: peak + 1])
+    assert factors[peak:] == sorted(factors[peak:], reverse=True)
+
+
+def test_multi_step_drops_at_shares_of_the_rounds_or_at_rounds():
+    shares = [MultiStep(milestones=(0.5, 0.75))(t, 8) for t in range(8)]
+    assert shares == pytest.approx([1] * 4 + [0.1] * 2 + [0.01] * 2)
+    counted = [MultiStep(milestones=(1, 3), factor=0.5)(t, 8) for t in range(4)]
+    assert counted == [1, 0.5, 0.5, 0.25]
+
+
+def test_cosine_is_half_a_wave_down_to_its_floor():
+    assert [Cosine()(t, 4) for t in range(4)] == pytest.approx(
+        [1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2]
+    )
+    assert Cosine(floor=0.2)(10**6 - 1, 10**6) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: MultiStep(milestones=()), "above 0 in increasing order"),
+        (lambda: MultiStep(milestones=(0.7, 0.5)), "above 0 in increasing order"),
+        (lambda: MultiStep(milestones=(0.5, 20)), "shares of the rounds .* got both"),
+        (lambda: MultiStep(factor=1.5), r"factor=\) must be between 0 and 1; got 1.5"),
+        (lambda: Cosine(warmup=-0.1), r"warmup=\) must be between 0 and 1; got -0.1"),
+        (lambda: Cosine(floor=math.nan), r"floor=\) must be between 0 and 1; got nan"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(make, complaint):
+    with pytest.raises(RequestError, match=complaint):
+        make()
+
+
+def test_an_optimizer_with_a_gradient_of_its_own_is_recognised_by_its_protocol():
+    plain = (motet.Sgd(), motet.Adam(), Yogi(), Adagrad())
+    assert not any(isinstance(optimizer, ExampleOptimizer) for optimizer in plain)
+    assert isinstance(Private(), ExampleOptimizer)
+    with pytest.raises(RequestError, match="private already"):
+        Private(inner=Private())
+    with pytest.raises(CapabilityError, match="cannot be a part"):
+        InUnitInterval(Private())

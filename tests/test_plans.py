@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet import Key
+from motet._training.batching import Plan, batches, draw
 from motet.errors import RequestError
-from motet.plans import Plan, batches, draw
 
 KEY, PARTS = Key(0).fold("batches"), Key(0).fold("client")
 sizes = st.integers(1, 40)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import assert_close, assert_same
 
-from motet import Gather, Mean, tree
+from motet import Gather, Mean
+from motet._core import tree
 
 floats = st.floats(-100, 100, width=32)
 cohorts = st.lists(st.tuples(floats, st.integers(1, 50)), min_size=1, max_size=6)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import motet
-from motet.evaluate import Evaluation, Score
-from motet.reprs import MOST_ROWS
-from motet.testing.worlds import TinyNet, ragged
+from motet._core.notebook_html import MOST_ROWS
+from motet._engine.evaluation import Evaluation, Score
+from motet.testing._worlds import TinyNet, ragged
 
 EVIL = '<script>alert(1)</script>&"'
 VOID = {"br", "img", "hr"}
@@ -54,7 +54,7 @@ def evil_data():
 
 DATA = evil_data()
 RUN = motet.run(motet.FedPer(), motet.Task(TinyNet), DATA, rounds=1)
-COMPARISON = motet.compare({EVIL: motet.FedPer()}, motet.Task(TinyNet), DATA, rounds=1)
+COMPARISON = motet.compare({EVIL: motet.FedPer()}, motet.Task(TinyNet), DATA, rounds=1, seeds=1)
 EVERYTHING = {
     "evaluation": RUN.evaluate(),
     "run": RUN,

@@ -13,14 +13,14 @@ from toys import assert_close, assert_same
 
 import motet
 from motet import FedAvg, FedPer, Mean, Sgd
+from motet._core.aggregation.robust import ClippedMean, Krum, Median, TrimmedMean
+from motet._engine.faults import NO_FAULTS, Faults
 from motet.config import method_from_dict, method_to_dict
 from motet.errors import CohortError, RequestError
-from motet.faults import NO_FAULTS, Faults
 from motet.method import PerClient
-from motet.methods.fedprox import FedProx
-from motet.methods.moon import Moon
-from motet.methods.scaffold import Scaffold
-from motet.robust import ClippedMean, Krum, Median, TrimmedMean
+from motet.methods._fedprox import FedProx
+from motet.methods._moon import Moon
+from motet.methods._scaffold import Scaffold
 from motet.testing import quadratic, ragged
 
 ALL = (Median(), TrimmedMean(), Krum(), Krum(attackers=2, keep=3), ClippedMean())

@@ -12,13 +12,12 @@ from torch.func import vmap
 from torch.testing import assert_close
 
 from motet import Task
+from motet._core.keys import Key
+from motet.analysis import RouteShare, RoutingShares
+from motet.analysis._routing_shares import client_shares
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.keys import Key
-from motet.models import LSTM, MLP, CharLSTM, EmnistCNN, Transformer
-from motet.routing import (
-    RouteShare,
+from motet.methods._flow.routing import (
     Routing,
-    RoutingShares,
     draw_policy,
     mix,
     places,
@@ -28,8 +27,8 @@ from motet.routing import (
     routed_steps,
     routed_task,
 )
-from motet.routing.network import routed_names
-from motet.routing.shares import client_shares
+from motet.methods._flow.routing.network import routed_names
+from motet.models import LSTM, MLP, CharLSTM, EmnistCNN, Transformer
 
 PLAIN = Routing(hidden=())  # a linear policy: every bias is a logit
 IMAGES = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -352,7 +351,7 @@ def test_a_routed_network_may_be_made_inside_vmap():
     build, x = NETWORKS["cnn with dropout"]
     task = Task(build).seeing(x)
     parts = routed_state(*models(task), drawn(task, Routing()))
-    routed_task.cache_clear()
+    task = Task(build).seeing(x)  # nobody has routed this one yet
     stacked = vmap(lambda x: routed_task(task, Routing(), hard=True).call(parts, x)[0])(x[None])
     assert_close(stacked[0], routed_task(task, Routing(), hard=True).call(parts, x)[0])
 

@@ -10,15 +10,16 @@ import torch
 from saved import assert_same_run, saved_state
 
 import motet
-from motet import checkpoint, tree
-from motet.checkpoint import Checkpoint
+from motet._core import tree
+from motet._engine.evaluation import Evaluation, Score
+from motet._engine.records import json_text, read_scores, score_rows, write_scores
+from motet._runs import checkpoint
+from motet._runs.checkpoint import Checkpoint
+from motet._runs.recorded_run import begin, resume
+from motet._runs.run_dir import RunDirectory
 from motet.config import Experiment, NamedData, RunChoice, load_experiment
 from motet.data import Pathological
 from motet.errors import DataError, StateError, WireError
-from motet.evaluate import Evaluation, Score
-from motet.records import json_text, read_scores, score_rows, write_scores
-from motet.rundir import RunDirectory
-from motet.session import begin, resume
 
 LAST_BYTE = "CAST(substr({0}, 1, length({0}) - 1) || x'07' AS BLOB)"  # changed
 DIGITS = NamedData(partition=Pathological(clients=6, classes=2))
@@ -33,7 +34,7 @@ FILES = {
 
 
 def experiment(method=None, **run):
-    settings = {"rounds": 4, "cohort": 0.5, "checkpoint_every": 2, **run}
+    settings = {"rounds": 4, "cohort": 0.5, "checkpoint_every": 2, "evaluate_every": 1, **run}
     return Experiment(method=method or motet.FedPer(), data=DIGITS, run=RunChoice(**settings))
 
 
@@ -140,7 +141,7 @@ def test_resuming_gives_the_same_bits_wherever_the_process_died(tmp_path, rounds
         for _, _ in zip(range(rounds_before), session.rounds(), strict=False):
             pass
     again = resume(path)
-    assert again.run.finished == rounds_before // 2 * 2  # the last checkpoint
+    assert again.run.rounds_done == rounds_before // 2 * 2  # the last checkpoint
     finish(again)
     assert_same_run(whole, path)
 
@@ -151,7 +152,7 @@ def test_saving_between_rounds_moves_the_point_of_resumption(whole, tmp_path):
         next(session.rounds())
         session.save()
     again = resume(tmp_path / "saved")
-    assert again.run.finished == 1
+    assert again.run.rounds_done == 1
     finish(again)
     assert_same_run(whole, tmp_path / "saved")
 
@@ -247,7 +248,7 @@ def test_a_checkpoint_restores_every_bit(tmp_path):
     run.extras["accountant"] = {"spent/so far": torch.tensor([0.1, 0.2], dtype=torch.float64)}
     save(run, tmp_path)
     fresh = restored(motet.FedPer(), tmp_path)
-    assert fresh.finished == 1
+    assert fresh.rounds_done == 1
     for mine, theirs in [
         (fresh.server, run.server),
         (fresh.clients["0"], run.clients["0"]),
@@ -365,7 +366,7 @@ def test_after_a_save_has_failed_nothing_more_is_written(tmp_path):
     with pytest.raises(StateError, match="closed after a failure"):
         saving.save()
     saving.close()
-    assert restored(motet.FedPer(), tmp_path).finished == 1
+    assert restored(motet.FedPer(), tmp_path).rounds_done == 1
 
 
 # --- what is there already -------------------------------------------------------------------
@@ -439,7 +440,7 @@ def test_scores_come_back_from_parquet_even_when_there_are_none(tmp_path):
     assert read_scores(tmp_path / "some.parquet") == rows
     assert read_scores(tmp_path / "none.parquet") == read_scores(tmp_path / "absent") == []
     (tmp_path / "bad.parquet").write_text("no table")
-    with pytest.raises(StateError, match="no table of scores"):
+    with pytest.raises(StateError, match="not a table of scores"):
         read_scores(tmp_path / "bad.parquet")
 
 

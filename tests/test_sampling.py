@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from motet import FedAvg, Key, Task
+from motet._core.sampling import cohort_size, draw_cohort
+from motet._engine.federation import start
 from motet.data import from_arrays
 from motet.errors import CohortError
-from motet.federation import start
-from motet.sampling import cohort_size, draw_cohort
 
 CLIENTS = [f"client{i:02}" for i in range(50)]
 TASK = Task(lambda: nn.Linear(2, 1), loss="mse")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from motet import Blocks, Task
+from motet import Blocks, Task, models
+from motet._core.selectors import blocks_of, select
 from motet.errors import RequestError, SelectorError
-from motet.selectors import blocks_of, select
 
 
 class Block(nn.Module):
@@ -68,6 +68,46 @@ def test_roles_find_the_head_the_input_and_every_norm():
         "layer1.1.downsample.1",
         "layer10.0.downsample.1",
     }
+
+
+def test_output_is_another_word_for_head():
+    assert select(Residual(), "output") == select(Residual(), "head")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options"),
+    [
+        ("resnet-18", (1, 28, 28), {"width": 4, "adapters": True}),
+        ("transformer", (12,), {"adapters": 4, "width": 16, "heads": 2, "layers": 2}),
+    ],
+)
+def test_the_role_adapters_is_what_the_paper_personalizes(name, shape, options):
+    network = models.build(name, shape=shape, classes=5, **options)
+    chosen = select(network, "adapters")
+    assert chosen == select(network, models.adapter_paths(network))
+    adapters = {n for n, m in network.named_modules() if getattr(m, "is_adapter", False)}
+    assert adapters
+    assert adapters <= set(models.adapter_paths(network))
+    assert not any(".shortcut" in name for name in chosen)
+    assert not chosen & select(network, "head")
+
+
+def test_adapters_of_your_own_and_of_lora_are_found_too():
+    class Own(nn.Linear):
+        is_adapter = True
+
+    plain = nn.Sequential(nn.Linear(3, 3), Own(3, 3), nn.Linear(3, 2))
+    assert select(plain, "adapters") == {"1.weight", "1.bias"}
+    layer = nn.Linear(3, 3)
+    layer.lora_A = nn.ModuleDict({"default": nn.Linear(3, 1, bias=False)})
+    layer.lora_B = nn.ModuleDict({"default": nn.Linear(1, 3, bias=False)})
+    tuned = nn.Sequential(layer, nn.LayerNorm(3), nn.Linear(3, 2))
+    assert select(tuned, "adapters") == {"0.lora_A.default.weight", "0.lora_B.default.weight"}
+
+
+def test_adapters_in_a_network_without_any_are_refused_with_the_way_to_get_them():
+    with pytest.raises(SelectorError, match=r'"Residual" has no adapters. Build it with adapters'):
+        select(Residual(), "adapters")
 
 
 def test_a_module_called_head_wins_over_the_role():

@@ -8,10 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored import evaluation, name, noisy, scored
 
-from motet.comparing.comparison import Comparison
-from motet.judging.statistics import difference, gains, paired
+from motet._compare.comparison import Comparison
+from motet._verdict.judging import Pair, judged
+from motet._verdict.statistics import Gains, gains
+from motet._verdict.statistics import difference as summarized
 
 RNG = np.random.default_rng(0)
+
+
+def difference(label, reference, values):
+    (found,) = judged([Pair(gains=values)], methods=2, margin=0.05, bounded=False)
+    names = tuple(name(place) for place in range(len(values)))
+    return summarized(label, reference, Gains(names, values), found)
+
+
+def paired(comparison, label, reference, clients=None):
+    return difference(label, reference, gains(comparison, label, reference, clients).values)
 
 
 def test_gains_are_clients_by_seeds_and_positive_where_the_label_is_better():
@@ -86,8 +98,20 @@ def test_what_is_supported_survives_the_correction_and_what_is_probable_does_not
     assert alone.supported
     assert alone.better
     assert not alone.worse
-    among_many = replace(alone, corrected=0.2)
+    among_many = replace(alone, cautious=0.2, corrected=0.03)
     assert not among_many.supported
     assert among_many.probable
     assert among_many.probably_better
     assert among_many.reversed().probably_worse
+    in_runs = replace(among_many, corrected=0.2)
+    assert in_runs.in_runs
+    assert in_runs.apart
+    assert not replace(in_runs, corrected_in_runs=0.2).apart
+
+
+def test_where_examples_count_equally_the_mean_gain_is_weighted_by_them():
+    values, weights = RNG.normal(size=(5, 3)), np.array([1.0, 5.0, 2.0, 40.0, 2.0])
+    found = Gains(tuple("abcde"), values, (0, 1, 2), weights).counted()
+    assert found.mean(0) == pytest.approx(np.average(values, axis=0, weights=weights))
+    alike = Gains(tuple("abcde"), values, (0, 1, 2), np.full(5, 7.0)).counted()
+    assert alike == pytest.approx(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import numpy as np
@@ -221,3 +222,27 @@ def test_tied_weights_are_one_parameter_in_both_places():
     state = {"inner.weight": 2 * torch.eye(4)}
     assert task.names == ("inner.weight",)
     torch.testing.assert_close(task.outputs(state, torch.tensor(X)), 4 * torch.tensor(X))
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: 3, "must return an nn.Module, got an object of type int"),
+        (lambda: nn.Linear, "must return an nn.Module, got the class Linear"),
+        (nn.Linear(2, 2), "Write build=lambda: MyNetwork"),
+        (lambda: nn.Sequential(nn.LazyLinear(2)), '"0.weight" belongs to a lazy layer'),
+        (lambda: nn.Linear(2, 2, dtype=torch.cfloat), '"weight" holds complex numbers'),
+    ],
+)
+def test_what_is_no_trainable_network_is_refused_with_the_remedy(build, sentence):
+    with pytest.raises(StructureError, match=re.escape(sentence)):
+        Task(build=build)
+
+
+def test_a_lazy_network_that_has_seen_an_input_is_an_ordinary_one():
+    def build() -> nn.Module:
+        network = nn.Sequential(nn.LazyLinear(2))
+        network(torch.zeros(1, 3))
+        return network
+
+    assert Task(build=build).init(Key(0))["0.weight"].shape == (2, 3)

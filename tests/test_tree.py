@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import assert_close, assert_same
 
-from motet import tree
+from motet._core import tree
 from motet.errors import StructureError
 
 

@@ -1,16 +1,16 @@
-"""The search for hyperparameters: on validation data, and as many tries for everybody."""
+"""Tests of the hyperparameter search: validation data only, equally many trials per method."""
 
 import pytest
-from contests import easy_world, numbers, world
+from small_comparisons import easy_world, numbers, world
 
 import motet
-from motet.catalog import method_class, method_names
-from motet.comparing.conditions import Contest
-from motet.comparing.contest import compare
-from motet.comparing.tuning import Search, default_space
+from motet._compare.compare import compare
+from motet._compare.comparison_spec import ComparisonSpec
+from motet._compare.tuning import Search, default_space
+from motet._core.keys import Key
+from motet._engine.federation import Run
 from motet.errors import DataError, RequestError
-from motet.federation import Run
-from motet.keys import Key
+from motet.methods._catalog import method_class, method_names
 from motet.optim import Sgd
 
 RATES = {"optimizer.lr": [1e-6, 0.2]}
@@ -110,52 +110,52 @@ def test_the_usual_space_is_around_what_is_given_and_has_the_main_knob():
     ("search", "sentence"),
     [
         ({"space": {"optimizer.lrr": [0.1]}}, 'did you mean "optimizer.lr"'),
-        ({"space": {"server_optimizer.lr": [0.1]}}, "no method of the comparison"),
+        ({"space": {"server_optimizer.lr": [0.1]}}, "no compared method has"),
         ({"space": {"fedper.mu": [0.1]}}, 'has "fedper.mu"'),
         ({"space": {"optimizer.lr": ["fast"]}}, "methods.local.optimizer.lr expects a number"),
         ({"space": {"head_epochs": [-1]}}, "0 or more; got -1"),
         ({"space": {"optimizer.lr": 0.1}}, "expects a list of values"),
         ({"space": {"optimizer.lr": []}}, "expects a list of values"),
         ({"kind": "bayes"}, "known: grid, random"),
-        ({"trials": 0}, "1 or more"),
+        ({"trials": 0}, "at least 1; got 0"),
         ({"space": RATES, "kind": "grid", "trials": 2}, "has 3 points"),
     ],
 )
 def test_a_wrong_search_is_refused_before_anything_runs(search, sentence):
     with pytest.raises(RequestError) as refused:
-        compare([given()], *world(), rounds=10**9, tune=Search(**search))
+        compare([given()], *world(), rounds=10**9, tune=Search(**search), seeds=1)
     assert sentence in str(refused.value)
 
 
 def test_a_search_needs_validation_data():
-    with pytest.raises(DataError, match="a search for hyperparameters needs validation data"):
-        compare([given()], *world(val=0.0), rounds=10**9, tune=2)
+    with pytest.raises(DataError, match="a hyperparameter search needs validation data"):
+        compare([given()], *world(val=0.0), rounds=10**9, tune=2, seeds=1)
 
 
 # -- what is chosen -----------------------------------------------------------
 
 
 def test_the_best_on_the_validation_data_is_chosen_and_said():
-    found = compare([given()], *easy_world(), rounds=3, tune=Search(space=RATES, trials=3))
+    found = compare([given()], *easy_world(), rounds=3, tune=Search(space=RATES, trials=3), seeds=1)
     for row in found.rows:
         assert row.tuned == {"optimizer.lr": 0.2}
     tries = [t for t in found.tried if t["label"] == "fedper"]
     assert [t["number"] for t in tries] == [0, 1, 2]
     assert max(tries, key=lambda t: t["mean"])["tuned"] == {"optimizer.lr": 0.2}
-    plain = compare([given(lr=0.2)], *easy_world(), rounds=3)
+    plain = compare([given(lr=0.2)], *easy_world(), rounds=3, seeds=1)
     assert [r.evaluation for r in found.rows] == [r.evaluation for r in plain.rows]
 
 
 def test_what_was_given_is_kept_if_nothing_is_better():
     search = Search(space={"optimizer.lr": [1e-9, 0.2]})
-    found = compare([given(lr=0.2)], *easy_world(), rounds=3, tune=search)
+    found = compare([given(lr=0.2)], *easy_world(), rounds=3, tune=search, seeds=1)
     assert {row.tuned["optimizer.lr"] for row in found.rows} == {0.2}
 
 
 def test_a_search_has_a_seed_and_rounds_of_its_own():
     search = Search(space=RATES, rounds=2)
-    contest = Contest.of([given()], *world(), rounds=7, seeds=[0, 1], tune=search)
-    trials = contest.trial_contest()
+    spec = ComparisonSpec.of([given()], *world(), rounds=7, seeds=[0, 1], tune=search)
+    trials = spec.trial_spec()
     assert trials.rules.rounds == 2
     assert not set(trials.seeds) & {0, 1}
     found = compare([given()], *world(), rounds=3, seeds=2, tune=search)
@@ -165,23 +165,23 @@ def test_a_search_has_a_seed_and_rounds_of_its_own():
 def test_no_search_ever_looks_at_test_data(monkeypatch):
     splits, evaluate = [], Run.evaluate
 
-    def noted(self, split="test", **about):
+    def noted(self, split="test", *about):
         splits.append(split)
-        return evaluate(self, split=split, **about)
+        return evaluate(self, split, *about)
 
-    from motet.comparing.contest import Nowhere, searched
-    from motet.watching import Watcher
+    from motet._compare.compare import NoRecords, tuned_spec
+    from motet._engine.observers import Watcher
 
     monkeypatch.setattr(Run, "evaluate", noted)
     for choose in ("last", "validation"):
-        contest = Contest.of([given()], *world(), rounds=2, choose=choose, tune=3)
-        searched(contest, Nowhere(), Watcher())
+        spec = ComparisonSpec.of([given()], *world(), rounds=2, choose=choose, tune=3, seeds=1)
+        tuned_spec(spec, NoRecords(), Watcher())
     assert set(splits) == {"val"}
 
 
 def test_methods_that_train_alike_are_also_searched_with_one_training():
-    contest = Contest.of([motet.FedAvg(), motet.KNNPer()], *world(), rounds=1, tune=4)
-    groups = [labels for labels in contest.trial_contest().groups() if "fedavg #2" in labels]
+    spec = ComparisonSpec.of([motet.FedAvg(), motet.KNNPer()], *world(), rounds=1, tune=4, seeds=1)
+    groups = [labels for labels in spec.trial_spec().groups() if "fedavg #2" in labels]
     assert groups == [("fedavg-ft #2", "fedavg #2", "knn-per #2")]
 
 
@@ -194,7 +194,7 @@ def test_a_try_that_fails_is_a_bad_try(monkeypatch):
         return advance(self)
 
     monkeypatch.setattr(Run, "advance", breaks_when_fast)
-    found = compare([given()], *world(), rounds=2, tune=Search(space=RATES, kind="grid"))
+    found = compare([given()], *world(), rounds=2, tune=Search(space=RATES, kind="grid"), seeds=1)
     assert {row.tuned["optimizer.lr"] for row in found.rows} <= {1e-5, 1e-6}
     failed = [t for t in found.tried if t["mean"] is None]
     assert {t["reason"] for t in failed} == {"too fast"}
@@ -202,7 +202,7 @@ def test_a_try_that_fails_is_a_bad_try(monkeypatch):
 
 def test_a_number_of_tries_is_enough_to_ask_for_a_search():
     (a, b) = (
-        compare([given(lr=0.1)], *world(), rounds=2, tune=tune).of("fedper")[0]
+        compare([given(lr=0.1)], *world(), rounds=2, tune=tune, seeds=1).of("fedper")[0]
         for tune in (3, Search(trials=3))
     )
     assert numbers(a) == numbers(b)

@@ -8,14 +8,14 @@ from typing import ClassVar
 import torch
 from torch.func import vmap
 
-from motet import tree
+from motet._core import tree
+from motet._core.aggregation.mean import Gather, Reduce
+from motet._core.keys import Key
+from motet._training.batching import Plan
+from motet._training.fitting import fit
 from motet.data import from_arrays
-from motet.fitting import fit
-from motet.keys import Key
 from motet.method import Card, Method, PerClient
-from motet.methods.fedavg import FedAvg
-from motet.plans import Plan
-from motet.reduce import Gather, Reduce
+from motet.methods._fedavg import FedAvg
 from motet.task import Loss
 
 CARD = Card(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.cli.main import call
+from motet._cli.main import call
 
 FLAGS = [
     "--no-sandbox",

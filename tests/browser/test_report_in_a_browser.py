@@ -57,6 +57,61 @@ def test_every_chart_is_drawn_and_has_something_in_it(visit, page_file):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1024])
+def test_the_first_screen_is_one_sentence_and_one_forest_plot(visit, page_file, width, dark):
+    page = visit(page_file, width=width, dark=dark)
+    answer = page.locator(".lede").first
+    assert answer.inner_text().startswith("Compared with training alone, ")
+    forest = chart(page, "forest")
+    assert forest.bounding_box()["y"] < 900  # without scrolling
+    rows = forest.locator(".yaxislayer-above text, .ytick text").count()
+    assert rows == 6
+    assert forest.locator(".points path").count() == 6
+    method = forest.locator("select").input_value()
+    assert method in answer.inner_text()
+    assert chart(page, "gains").locator("select").input_value() == method
+
+
+@pytest.mark.parametrize("kind", ["LaTeX", "Markdown", "CSV"])
+def test_the_main_table_is_copied_with_marks_and_intervals(visit, page_file, kind):
+    page = visit(page_file, draw=False)
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
+    )
+    page.get_by_role("button", name=f"Copy “Results” as {kind}").click()
+    text = page.wait_for_function("window.copied").json_value()
+    labels = first_column(page, "Results")
+    assert len(labels) == 11
+    assert "95% interval" not in text.splitlines()[0]
+    assert "[" in text
+    for label in ("local", "fedavg-ft", "knn-per"):
+        assert label in text
+    start = {"LaTeX": "% needs booktabs", "Markdown": "| method | mean |", "CSV": "method,mean,"}
+    assert text.startswith(start[kind])
+    rows = [line for line in text.splitlines() if "knn-per" in line]
+    assert len(rows) == 1
+
+
+def test_axes_of_counts_have_no_tick_twice(visit, tmp_path):
+    write(invented(12), tmp_path / "page.html")
+    page = visit(tmp_path / "page.html")
+    ticks = chart(page, "sizes").locator(".xtick text").all_text_contents()
+    assert len(ticks) == len(set(ticks)) > 1
+
+
+def test_every_client_is_on_paper(visit, tmp_path):
+    write(invented(60), tmp_path / "page.html")
+    page = visit(tmp_path / "page.html", draw=False)
+    page.emulate_media(media="print")
+    names = first_column(page, "Clients")
+    assert len(names) == 60
+    assert (
+        "The 40 that changed most are shown."
+        in chart(page, "forest").locator(".finding").inner_text()
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1024, 1920])
 def test_nothing_is_wider_than_the_window(visit, page_file, width, dark):
     page = visit(page_file, width=width, dark=dark)
@@ -107,6 +162,7 @@ def test_the_csv_holds_the_numbers_of_clients_parquet_to_the_last_digit(visit, p
     rows = list(csv.DictReader(io.StringIO(text)))
     written = parquet.read_table(compared / "clients.parquet").to_pylist()
     kinds = {"seed": int, "round": int, "examples": int, "value": float, "loss": float}
+    kinds |= dict.fromkeys(["diverged", "undefined", "higher_is_better"], "true".__eq__)
     read = [{key: kinds.get(key, str)(cell) for key, cell in row.items()} for row in rows]
 
     def order(row):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from motet.cli.main import call
+from motet._cli.main import call
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in the background of a shell; the programs that are tested here must hear Ctrl-C.
@@ -42,7 +42,12 @@ def process(tmp_path):
 
     def start(*arguments, **settings):
         return subprocess.Popen(
-            [sys.executable, "-c", "from motet.cli.main import main; main()", *map(str, arguments)],
+            [
+                sys.executable,
+                "-c",
+                "from motet._cli.entry import main; main()",
+                *map(str, arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

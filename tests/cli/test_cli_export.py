@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from motet.exporting.predictors import load_predictor
-from motet.exporting.saved import saved_run
+from motet._export.predictors import load_predictor
+from motet._export.saved import saved_run
 
 TINY = ("--method", "fedper", "--model", "mlp", "--clients", 4, "--rounds", 2, "--quiet")
 
@@ -27,13 +27,13 @@ def files(directory):
 
 def test_the_files_predict_as_the_saved_run_does(motet, run, tmp_path):
     before = files(run)
-    done = motet("export", "run", "--client", "2", "-o", "models/two.onnx")
+    done = motet("export", "run", "--client", "2", "-o", "models/two.onnx", "--no-references")
     assert done.code == 0, done.err
     assert done.out.split() == [f"models/two.{kind}" for kind in ("safetensors", "md", "onnx")]
     assert done.err == ""
     assert files(run) == before
     with saved_run(run) as (experiment, saved):
-        assert saved.finished == experiment.run.rounds == 2
+        assert saved.rounds_done == experiment.run.rounds == 2
         x = saved.setting.federation.examples("2", "test").x
         expected = saved.predict("2", x)
         assert len(saved.notes) == 0
@@ -48,7 +48,7 @@ def test_json_says_what_was_written_and_what_it_is(motet, run):
     done = motet("export", "run", "--client", "1", "-o", "one", "--no-onnx", "--json")
     said = json.loads(done.out)
     assert said["files"] == {"tensors": "one.safetensors", "card": "one.md"}
-    assert said["without_onnx"] == "it was not asked for."
+    assert said["without_onnx"] == "it was not requested."
     assert said["client"] == "1"
     assert said["scores"]["test"]["metric"] == "accuracy"
     assert said["data"]["hash"] in (run / "data.json").read_text()
@@ -59,11 +59,12 @@ def test_json_says_what_was_written_and_what_it_is(motet, run):
     [
         (("run", "--client", "22", "-o", "x"), 'no client is called "22"; did you mean "2"'),
         (("nowhere", "--client", "2", "-o", "x"), "nowhere holds no run"),
-        (("run", "-o", "x"), "Missing option '--client'"),
+        (("run", "-o", "x"), "name a client with --client ID, or export all of them with --all"),
+        (("run", "--all", "--client", "2", "-o", "x"), "name a client with --client ID, or"),
         (("run", "--client", "2"), "Missing option '--out'"),
         (("run", "--client", "2", "-o", "run/config.toml/x"), "cannot be written"),
     ],
-    ids=["client", "directory", "no-client", "no-file", "unwritable"],
+    ids=["client", "directory", "no-client", "both", "no-file", "unwritable"],
 )
 def test_a_wrong_request_is_one_sentence(motet, run, arguments, sentence):
     done = motet("export", *arguments, "--no-onnx")
@@ -87,4 +88,4 @@ def test_a_comparison_has_no_models_to_export(motet):
     assert motet("compare", *asked, "--out", "both", "--quiet").code == 0
     done = motet("export", "both", "--client", "2", "-o", "x")
     assert done.code == 2
-    assert "both holds a comparison, which keeps scores and no models" in done.err
+    assert "both holds a comparison, which saves scores but not models" in done.err

@@ -1,14 +1,17 @@
 """Interruptions: Ctrl-C leaves a run that goes on to the same numbers."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 from events import result
 from saved import assert_same_run, saved_state
 
-from motet.checkpoint import read_meta
-from motet.cli.interrupt import Interrupt
+from motet._cli.interrupt import Interrupt
+from motet._runs.checkpoint import read_meta
 
 LONG = ("--method", "fedavg", "--model", "logistic", "--clients", 4, "--rounds", 80)
 
@@ -41,6 +44,94 @@ def test_an_interrupted_process_leaves_a_run_that_resumes_to_the_same_bits(
     assert_same_run(tmp_path / "broken", tmp_path / "whole")
 
 
+# A process that sends itself a signal when it begins to load a module.
+STOPPED_AT = """
+import os, sys
+from motet._cli.entry import main
+
+class Sender:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number:d})
+
+sys.meta_path.insert(0, Sender())
+main(sys.argv[1:])
+"""
+SMALL = ("--model", "logistic", "--clients", "4", "--rounds", "1", "--data", "digits")
+
+
+def stopped_at(module, number, folder, *arguments):
+    script = STOPPED_AT.format(module=module, number=number)
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        ("motet._cli.main", signal.SIGTERM),  # the first of all
+        ("numpy", signal.SIGINT),
+        ("torch._C", signal.SIGTERM),  # raising here would abort the process
+        ("motet.data._sets.digits", signal.SIGINT),  # the data are loaded
+        ("motet._engine.backends.vectorized", signal.SIGTERM),  # the run is planned
+    ],
+)
+def test_a_run_stopped_while_it_begins_says_so_and_that_nothing_is_saved(tmp_path, module, number):
+    asked = ("run", "--method", "local", *SMALL, "--out", "run")
+    stopped = stopped_at(module, number, tmp_path, *asked)
+    assert stopped.returncode == 128 + number, stopped.stderr
+    assert stopped.stderr == (
+        f"stopped by {number.name}; nothing was saved. Run the same command again.\n"
+    )
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_comparison_stopped_while_it_begins_says_how_to_go_on(tmp_path, motet):
+    asked = ("compare", "--seeds", "1", "--methods", "local", *SMALL, "--out", "both")
+    stopped = stopped_at("motet.data._sets.digits", signal.SIGTERM, tmp_path, *asked)
+    assert (stopped.returncode, stopped.stdout) == (143, "")
+    assert "nothing was saved" in stopped.stderr
+    assert motet(*asked, "--quiet").code == 0
+
+
+def test_a_resumption_stopped_while_it_begins_leaves_what_was_there(motet, tmp_path):
+    assert motet("run", "--method", "local", *SMALL, "--out", "run", "--quiet").code == 0
+    stopped = stopped_at("motet.data._sets.digits", signal.SIGTERM, tmp_path, "resume", "run")
+    assert stopped.returncode == 143
+    assert stopped.stderr == (
+        "stopped by SIGTERM; what run holds is unchanged. Go on with `motet resume run`.\n"
+    )
+    assert motet("resume", "run", "--quiet").code == 0
+
+
+def test_a_stop_says_which_round_is_saved(motet, monkeypatch):
+    from motet._cli.stopping import StoppedError
+    from motet._engine.federation import Run
+
+    advance = Run.advance
+
+    def stopped_in_round_4(self):
+        if self.rounds_done == 3:
+            raise StoppedError(signal.SIGTERM)
+        return advance(self)
+
+    for every, kept in ((2, "round 2 is saved; "), (9, "none is saved; "), (1, "")):
+        small = ("run", "--method", "local", *SMALL, "--rounds", 5, "--overwrite", "--out", "run")
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "advance", stopped_in_round_4)
+            stopped = motet(*small, "--set", f"run.checkpoint_every={every}")
+        assert stopped.code == 143
+        said = f"stopped after round 3 of 5; {kept}go on with `motet resume run`."
+        assert said in stopped.err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_first_signal_is_a_wish_and_the_second_an_order(number, capfd):
     before = signal.getsignal(number)
@@ -54,12 +145,12 @@ def test_the_first_signal_is_a_wish_and_the_second_an_order(number, capfd):
 
 
 def test_a_second_interrupt_stops_at_once_and_keeps_the_last_checkpoint(motet, monkeypatch):
-    from motet.federation import Run
+    from motet._engine.federation import Run
 
     advance = Run.advance
 
     def interrupted_in_round_3(self):
-        if self.finished == 2:
+        if self.rounds_done == 2:
             raise KeyboardInterrupt
         return advance(self)
 

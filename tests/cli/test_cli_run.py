@@ -2,13 +2,14 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 from events import events, result
 
 import motet as library
-from motet.records import read_scores
+from motet._engine.records import read_scores
 
 SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5, "--batch-size", 16)
 
@@ -85,7 +86,7 @@ def test_flags_win_over_the_file_and_assignments_over_both(motet, tmp_path):
 
 def test_the_seed_names_the_split_too_unless_the_file_does(motet, tmp_path):
     def seeds(*arguments):
-        written = result(motet("run", *arguments, *SMALL, "--rounds", 0, "--json").out)
+        written = result(motet("run", *arguments, *SMALL, "--rounds", 1, "--json").out)
         experiment = written["experiment"]
         return experiment["run"]["seed"], experiment["data"]["seed"]
 
@@ -100,7 +101,10 @@ def test_the_seed_names_the_split_too_unless_the_file_does(motet, tmp_path):
 def test_a_run_shows_its_result_on_stdout_and_the_rest_on_stderr(motet, tmp_path):
     shown = motet("run", "--method", "fedper", *SMALL)
     assert shown.code == 0
-    assert "Accuracy on each client's own test data, after_adapt, round 2" in shown.out
+    assert (
+        "Accuracy on each client's own test data\nwith each client's final model, round 2"
+        in shown.out
+    )
     assert max(len(line) for line in shown.out.splitlines()) <= 80
     assert re.search(r"fedper, seed 0: done in \d+ s, best validation accuracy 0\.\d+", shown.err)
     assert "Kept in runs/fedper-1" in shown.err
@@ -179,7 +183,7 @@ def test_a_folder_runs_and_a_regression_is_scored_by_its_error(motet, tmp_path):
         (("--method", "fedper", "--set", "method.personal=['haed']"), 'did you mean "head"'),
         (("--method", "local", "--lr", "-1"), "must be 0 or more"),
         (("absent.toml",), "no config file at absent.toml"),
-        (("--method", "local", "--table", "absent.csv"), "needs client"),
+        (("--method", "local", "--table", "absent.csv"), "needs target"),
     ],
 )
 def test_a_wrong_request_is_one_sentence_and_code_2_and_leaves_nothing(
@@ -197,9 +201,9 @@ def test_a_wrong_request_is_one_sentence_and_code_2_and_leaves_nothing(
     ("text", "sentence"),
     [
         ("clinic,age,sick\n" + ROWS, 'the table has no column "site"'),
-        ("site,age,sick\n" + ROWS + "c,,1\n", 'column "age" misses 1 of 19 values'),
-        ("site,age,sick\n" + ROWS + "c,old,1\n", 'column "age" holds text'),
-        ("site,age,sick\n" + ROWS + "c,inf,1\n", "a NaN or an infinity"),
+        ("site,age,sick\n" + ROWS + "c,,1\n", 'column "age": 1 of 19 values are missing'),
+        ("site,age,sick\n" + ROWS + "c,old,1\n", 'column "age" holds numbers, except in 1 row'),
+        ("site,age,sick\n" + ROWS + "c,inf,1\n", "should hold finite numbers"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_one_sentence_and_code_2(motet, tmp_path, text, sentence):
@@ -245,12 +249,12 @@ def test_a_place_that_cannot_be_written_is_one_sentence_and_code_2(motet, tmp_pa
 
 
 def test_a_run_that_fails_on_the_way_is_code_1_and_says_how_to_go_on(motet, monkeypatch):
-    from motet.federation import Run
+    from motet._engine.federation import Run
 
     advance = Run.advance
 
     def fail_in_round_2(self):
-        if self.finished == 1:
+        if self.rounds_done == 1:
             raise RuntimeError("out of memory\nwith details")
         return advance(self)
 
@@ -259,3 +263,81 @@ def test_a_run_that_fails_on_the_way_is_code_1_and_says_how_to_go_on(motet, monk
     assert failed.code == 1
     assert "the run failed after round 1 of 2: out of memory; go on with" in failed.err
     assert "motet resume run" in failed.err
+
+
+# -- networks that cannot be stacked ------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["local", "fedavg-ft"])
+def test_a_deep_residual_network_of_every_client_s_own_is_trained_and_scored(motet, method):
+    digits = ["--method", method, "--data", "digits", "--partition", "iid", "--clients", 2]
+    network = ["--model", "resnet-18", "--set", "model.width=2", "--rounds", 1]
+    done = motet("run", *digits, *network, "--set", "method.batch_size=512", "--quiet", "--json")
+    assert done.code == 0, done.err
+    assert '"mean"' in done.out
+
+
+OWN_NETWORK = """
+from torch import nn
+
+class Reader(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.rows = nn.LSTM(8, 4, batch_first=True)
+        self.head = nn.Linear(4, classes)
+
+    def forward(self, x):
+        return self.head(self.rows(x.flatten(1, 2))[0][:, -1])
+"""
+
+
+def test_a_recurrent_network_of_the_user_s_own_is_trained_scored_and_resumed(
+    motet, tmp_path, monkeypatch
+):
+    (tmp_path / "own_recurrent_network.py").write_text(OWN_NETWORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ["--data", "digits", "--clients", 3, "--model", "own_recurrent_network:Reader"]
+    done = motet("run", "--method", "fedper", *asked, "--rounds", 1, "--out", "run")
+    assert done.code == 0, done.err
+    told = motet("run", "--method", "fedper", *asked, "--explain-plan")
+    assert "trained one after another" in told.out
+    assert motet("resume", "run").code == 0
+
+
+def test_a_method_that_cannot_run_is_one_sentence_and_code_2(motet, tmp_path, monkeypatch):
+    (tmp_path / "own_failing_network.py").write_text(
+        OWN_NETWORK.replace("[:, -1]", "[:, -1] + self.rows.weight_hh_l0[:, :3]")
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ["--data", "digits", "--clients", 3, "--model", "own_failing_network:Reader"]
+    for backend in ("serial", "auto"):
+        done = motet("run", "--method", "fedper", *asked, "--backend", backend, "--out", "run")
+        assert done.code == 2
+        assert "the network does not accept the data" in done.err
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_no_rounds_is_refused(motet):
+    for command in (("run", "--method", "local"), ("compare", "--methods", "local")):
+        failed = motet(*command, "--rounds", 0)
+        assert (failed.code, failed.out) == (2, "")
+        assert "run.rounds must be 1 or more; got 0" in failed.err
+
+
+def test_a_network_beside_the_config_is_found_when_the_run_is_resumed_elsewhere(
+    motet, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "network_beside.py").write_text(
+        "from torch import nn\n"
+        "def build(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    (folder / "c.toml").write_text('[model]\nname = "network_beside:build"\n')
+    arguments = (*SMALL, "--method", "fedavg", "--out", tmp_path / "run", "--quiet")
+    assert motet("run", "study/c.toml", *arguments).code == 0
+    monkeypatch.chdir("/")
+    sys.path[:] = [place for place in sys.path if place != str(folder)]
+    assert motet("resume", tmp_path / "run", "--quiet").code == 0

@@ -34,7 +34,7 @@ def test_every_command_has_help_and_the_common_options(motet, command):
 def test_help_loads_no_torch_and_answers_within_half_a_second(arguments):
     script = (
         "import sys, time\n"
-        "from motet.cli.main import call\n"
+        "from motet._cli.main import call\n"
         "code = call(sys.argv[1:])\n"
         "heavy = {'torch', 'numpy', 'sklearn', 'pyarrow'} & set(sys.modules)\n"
         "print(time.process_time(), file=sys.stderr)\n"
@@ -75,12 +75,13 @@ def test_the_unexpected_is_a_sentence_and_code_1_with_a_way_to_the_traceback(mot
     def broken(*_):
         raise ZeroDivisionError("the sky fell\nin many lines")
 
-    monkeypatch.setattr("motet.catalog.method_names", broken)
+    monkeypatch.setattr("motet.methods._catalog.method_names", broken)
     failed = motet("methods")
     assert failed.code == 1
     assert "unexpected ZeroDivisionError: the sky fell. Set MOTET_TRACEBACK=1" in failed.err
     with pytest.raises(ZeroDivisionError):
         motet("--traceback", "methods")
+    assert motet("methods").code == 1  # asked for once, shown once
     monkeypatch.setenv("MOTET_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         motet("methods")

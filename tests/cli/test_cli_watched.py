@@ -10,7 +10,7 @@ import pytest
 from events import events, result
 from screen import Terminal
 
-MOTET = "from motet.cli.main import main; main()"
+MOTET = "from motet._cli.main import main; main()"
 SMALL = ("--model", "logistic", "--clients", 4, "--cohort", 0.5)
 LONG = (*SMALL, "--methods", "fedper", "--rounds", 60)
 
@@ -29,11 +29,11 @@ def wait_for_rows(path, running):
 
 def interrupted(process, tmp_path, number):
     """Stop a comparison after its first method, and return how many runs it says had finished."""
-    running = process("compare", *LONG, "--out", "kept")
+    running = process("compare", "--seeds", "1", *LONG, "--out", "kept")
     wait_for_rows(tmp_path / "kept" / "results.jsonl", running)
     running.send_signal(number)
     out, err = running.communicate(timeout=60)
-    assert (running.returncode, out) == (130, "")
+    assert (running.returncode, out) == (128 + number, "")
     assert "Traceback" not in err
     said = r"stopped; (\d) of 4 runs have finished. Go on with `motet resume kept`.\n$"
     return int(re.search(said, err)[1])
@@ -47,7 +47,7 @@ def test_a_comparison_stopped_in_the_middle_says_how_to_go_on_and_does(motet, pr
     assert resumed.code == 0
     began = [event["label"] for event in events(resumed.out) if event["event"] == "begin"]
     assert len(began) == 4 - done
-    whole = result(motet("compare", *LONG, "--json", "--quiet").out)
+    whole = result(motet("compare", "--seeds", "1", *LONG, "--json", "--quiet").out)
     assert results(result(resumed.out)) == results(whole)
 
 
@@ -57,7 +57,7 @@ def test_a_batch_system_that_ends_a_comparison_is_told_the_same(process, tmp_pat
 
 def test_a_comparison_in_a_terminal_is_a_table_that_the_result_replaces(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    terminal = Terminal(MOTET, "compare", *LONG)
+    terminal = Terminal(MOTET, "compare", "--seeds", "1", *LONG)
     shown = terminal.read_until(r"running +\d+/60 +0\.\d{3} +0\.\d{3} +\d+\n", 120)
     assert re.search(r"[0-3] of 4 runs, .* left", shown)
     assert re.search(r"fedper +(waiting|running)", shown)
@@ -91,12 +91,12 @@ def test_a_reader_gets_every_line_as_soon_as_it_is_known(process):
 
 def test_a_run_is_logged_and_goes_on_being_logged_after_an_interruption(motet, monkeypatch):
     accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    from motet.federation import Run
+    from motet._engine.federation import Run
 
     advance = Run.advance
 
     def interrupted_in_round_3(self):
-        if self.finished == 2:
+        if self.rounds_done == 2:
             raise KeyboardInterrupt
         return advance(self)
 
@@ -116,7 +116,10 @@ def test_a_missing_package_is_one_sentence_and_code_2_and_leaves_nothing(
     motet, monkeypatch, tmp_path
 ):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    for command in (("run", "--method", "fedavg"), ("compare", "--methods", "fedavg")):
+    for command in (
+        ("run", "--method", "fedavg"),
+        ("compare", "--seeds", "1", "--methods", "fedavg"),
+    ):
         failed = motet(*command, *SMALL, "--rounds", 1, "--out", "kept", "--tensorboard", "logs")
         assert (failed.code, failed.out) == (2, "")
         assert "motet[tracking]" in failed.err
@@ -129,4 +132,4 @@ def test_a_log_that_cannot_be_written_is_a_warning_and_the_run_goes_on(motet, tm
     (tmp_path / "logs").write_text("a file, not a directory")
     shown = motet("run", "--method", "fedavg", *SMALL, "--rounds", 2, "--tensorboard", "logs")
     assert shown.code == 0
-    assert shown.err.count("warning: TensorBoard could not be written to") == 1
+    assert shown.err.count("warning: TensorBoard could not be written") == 1

@@ -8,9 +8,9 @@ from test_standings import Clock
 from watched import a_look, a_round, a_row, world
 
 import motet
-from motet.cli.lines import JsonLines, PlainLines
-from motet.cli.standings import Standings
-from motet.watching import Several
+from motet._cli.lines import JsonLines, PlainLines
+from motet._cli.standings import Standings
+from motet._engine.observers import Several
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_comparison_tells_everything_in_order():
     task, data = world()
     methods = [motet.Local(), motet.FedAvg(), motet.FedAvgFT()]
     watcher = JsonLines(events.append)
-    motet.compare(methods, task, data, rounds=2, seeds=[5], watcher=watcher)
+    motet.compare(methods, task, data, rounds=2, seeds=[5], evaluate_every=1, watcher=watcher)
     for label in ("local", "fedavg", "fedavg-ft"):
         own = [event for event in events if event["label"] == label]
         kinds = ["begin", "round", "look", "round", "look", "finished"]

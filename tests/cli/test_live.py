@@ -11,17 +11,20 @@ PRETEND = """
 import sys, time
 from dataclasses import make_dataclass
 from types import SimpleNamespace as Pretended
-from motet.cli.live import watching
-from motet.cli.terminal import warn
+from motet._cli.live import watching
+from motet._cli.terminal import warn
 
 methods, seeds, rounds, seconds, *what = sys.argv[1:]
 labels = [f"method-{number}" for number in range(int(methods))]
 seeds, rounds = range(int(seeds)), int(rounds)
 quiet, as_json = "quiet" in what, "json" in what
 task = Pretended(criterion=Pretended(kind="logits"))
-run = Pretended(setting=Pretended(task=task))
+metric = Pretended(name="accuracy", higher_is_better=True)
+run = Pretended(setting=Pretended(task=task), metrics=[metric])
 spent = dict(bytes_up=1, bytes_down=2, gradients=3.0, seconds=0.1)
-Look = make_dataclass("Look", ["round", "mean"])
+Look = make_dataclass("Look", ["round", "mean", "diverged"])
+bad = {"c": "w holds a NaN or an infinity"} if "diverge" in what else {}
+faults = dict(lost=(), rejected={}, diverged=bad, failed="")
 print("ready", flush=True)
 with watching(labels, seeds, rounds, quiet=quiet, as_json=as_json) as view:
     if "tell" in what:
@@ -31,8 +34,8 @@ with watching(labels, seeds, rounds, quiet=quiet, as_json=as_json) as view:
             view.began(label, seed, rounds)
             for number in range(1, rounds + 1):
                 time.sleep(float(seconds))
-                done = Pretended(number=number, cohort=["c"], run=run, **spent)
-                view.round_done(label, seed, done, Look(number, number / rounds))
+                done = Pretended(number=number, cohort=["c"], run=run, **spent, **faults)
+                view.round_done(label, seed, done, Look(number, number / rounds, 0))
             if "fail" in what and label == "method-1":
                 view.failed(label, seed, "training diverged")
                 warn("something else")
@@ -164,3 +167,10 @@ def test_quiet_shows_nothing():
     terminal = pretend(2, 1, 2, 0.01, "quiet")
     assert terminal.end() == 0
     assert terminal.raw.split() == ["ready", "the", "result"]
+
+
+def test_a_run_that_diverges_says_so_once_above_the_table():
+    terminal = pretend(1, 1, 4, 0.05, "diverge")
+    assert terminal.end() == 0
+    assert terminal.screen.text.count("round 1 diverged at 1 of 1 clients") == 1
+    assert "round 2 diverged" not in terminal.screen.text

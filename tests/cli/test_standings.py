@@ -5,7 +5,7 @@ import math
 import pytest
 from watched import a_look, a_round, a_row
 
-from motet.cli.standings import Standings
+from motet._cli.standings import Standings
 
 
 class Clock:

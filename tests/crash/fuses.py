@@ -15,8 +15,8 @@ class Fuse:
     """Counts changes in a directory, and kills the process before one of them.
 
     A change is a statement of SQLite that does more than read, a file that is opened to be written,
-    or one that is renamed. SQLite's trace and Python's audit events tell of them, so what is tested
-    is as it always is.
+    renamed or removed, or a directory that is made or removed. SQLite's trace and Python's audit
+    events tell of them, so what is tested is as it always is.
 
     Attributes:
         length: How many changes may happen; None: all of them.
@@ -58,6 +58,6 @@ class Fuse:
 
 
 def _is_change(event: str, details: tuple[Any, ...], folder: str) -> bool:
-    if event == "os.rename":
-        return str(details[1]).startswith(folder)
+    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+        return str(details[event == "os.rename"]).startswith(folder)
     return event == "open" and str(details[0]).startswith(folder) and bool(details[2] & WRITING)

@@ -26,8 +26,8 @@ import torch._dynamo  # noqa: F401
 from fuses import Fuse
 from worlds import METHODS, STORES, world
 
-from motet.keys import Key
-from motet.session import begin, resume
+from motet._core.keys import Key
+from motet._runs.recorded_run import begin, resume
 
 BEGINNING = 16  # changes that make the directory and the first tables
 
@@ -41,7 +41,7 @@ def work(path: Path, experiment) -> None:
         session.conclude()
 
 
-def child(path: Path, experiment, fuse: Fuse | None) -> int:
+def child(path: Path, experiment, fuse: Fuse | None, work=work) -> int:
     """Start a process that works; return its id."""
     process = os.fork()
     if process == 0:
@@ -59,10 +59,10 @@ def child(path: Path, experiment, fuse: Fuse | None) -> int:
 
 
 def finished(
-    path: Path, experiment, *, fuse: Fuse | None = None, patience: float = float("inf")
+    path: Path, experiment, *, fuse: Fuse | None = None, patience: float = float("inf"), work=work
 ) -> bool:
     """Let a child work until it ends, its fuse kills it, or the patience is over."""
-    process, started = child(path, experiment, fuse), time.monotonic()
+    process, started = child(path, experiment, fuse, work), time.monotonic()
     while time.monotonic() - started < patience:
         done, status = os.waitpid(process, os.WNOHANG)
         if done and fuse is not None and status == signal.SIGKILL:
@@ -78,6 +78,7 @@ def finished(
 
 def torment(root: Path, experiment, kills: int, rng: np.random.Generator) -> int:
     """Kill runs until there were enough kills, end each in peace at last, and count them."""
+    root.mkdir(parents=True)
     started, counter = time.monotonic(), Fuse()
     finished(root / "whole", experiment, fuse=counter)
     longest, changes = time.monotonic() - started, counter.burnt
@@ -97,6 +98,7 @@ def torment(root: Path, experiment, kills: int, rng: np.random.Generator) -> int
 
 def sweep(root: Path, experiment) -> int:
     """Kill a run of two rounds before each change of its beginning and of its second half."""
+    root.mkdir(parents=True)  # made once, by no run, so that every run makes the same changes
     counter = Fuse()
     finished(root / "whole", experiment, fuse=counter)
     changes = (*range(BEGINNING), *range(counter.burnt // 2, counter.burnt))
@@ -109,6 +111,7 @@ def sweep(root: Path, experiment) -> int:
 
 def main(folder: str, kills: str, seed: str) -> None:
     """Torment every method with every store, and one with every gap in a save."""
+    sys.dont_write_bytecode = True  # compiled modules would count among the changes on disk
     for method, store in product(METHODS, STORES):
         rng = Key(int(seed)).fold("kills", method, store).numpy()
         runs = torment(Path(folder, method, store), world(method, store), int(kills), rng)

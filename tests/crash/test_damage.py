@@ -8,9 +8,9 @@ import pytest
 from saved import assert_same_run
 from worlds import world
 
+from motet._core.keys import Key
+from motet._runs.recorded_run import begin, resume
 from motet.errors import MotetError
-from motet.keys import Key
-from motet.session import begin, resume
 
 EXPERIMENT = world("fedper", "disk", rounds=3)
 FILES = (

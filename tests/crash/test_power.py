@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from motet.atomic import write_atomically
-from motet.checkpoint import disk_store
+from motet._core.atomic import write_atomically
+from motet._runs.checkpoint import disk_store
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Several arrays read as one: by copy, or lent where they lie in order."""
+"""Several arrays read as one: copied, or lent as views if rows are consecutive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motet.data.chain import Chain, NpyFile
+from motet.data._chain import Chain, NpyFile
 
 BLOCKS = [np.arange(n * 6.0).reshape(n, 2, 3) + 100 * n for n in (4, 1, 7)]
 ROWS = sum(len(block) for block in BLOCKS)
@@ -42,7 +42,7 @@ def read_only(block):
     [read_only, np.asfortranarray, lambda block: np.flip(block, 0)],
     ids=["read only", "by columns", "backwards"],
 )
-def test_memory_that_torch_does_not_like_is_copied(unfit):
+def test_memory_that_torch_cannot_use_directly_is_copied(unfit):
     block = unfit(BLOCKS[2])
     lent = Chain.of([block]).lend(np.arange(2, 5))
     assert np.array_equal(lent, block[2:5])

@@ -1,4 +1,4 @@
-"""Every kind of unusable data is refused with one good sentence."""
+"""Every kind of unusable data is refused with a clear error."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from motet.data import Normalize, Split, from_arrays, from_rows
-from motet.data.assignment import Assignment
-from motet.data.chain import Chain
-from motet.data.federation import Federation
+from motet.data._assignment import Assignment
+from motet.data._chain import Chain
+from motet.data._federation import Federation
 from motet.errors import DataError, RequestError
 
 X, Y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
@@ -33,15 +33,15 @@ def with_value(value, row, column=0):
         ({"a": (with_value(np.inf, 1, 1), Y)}, r'client "a": row 1 \(train\) .*\(inf\)'),
         (
             {"a": (np.array([["x", "y"]] * 3), Y)},
-            r'x of client "a" \(train\) must hold numbers; <U1',
+            r'x of client "a" \(train\) must hold numbers, got <U1',
         ),
         ({"a": (X, np.array(["x", "y", "z"]))}, r'y of client "a" \(train\) must hold numbers'),
         ({"a": (X, np.array([0, -1, 1]))}, r"row 1 .*whole number from 0 to 1 \(-1\)"),
         ({"a": (X, np.array([0.5, np.nan, 1.0]))}, r"row 1 .*target that is not a finite number"),
-        ({"a": X}, r"must come as a pair \(x, y\)"),
+        ({"a": X}, r"must be a pair \(x, y\)"),
         ({"a": ([[1, 2], [3]], Y)}, "is not one array"),
         ({"a": (np.float32(1), Y)}, "one row per example"),
-        ({1: (X, Y), "1": (X, Y)}, '"1" comes more than once'),
+        ({1: (X, Y), "1": (X, Y)}, '"1" appears more than once'),
     ],
 )
 def test_unusable_training_data_are_refused(train, sentence):
@@ -64,8 +64,8 @@ def test_whole_floats_are_labels_when_classes_are_stated():
     assert data.examples("a", "train").y.dtype == torch.int64
 
 
-def test_as_many_class_names_as_classes_are_wanted():
-    with pytest.raises(DataError, match="2 class names came for 3 classes"):
+def test_every_class_needs_one_name():
+    with pytest.raises(DataError, match="each of 3 classes, got 2"):
         from_arrays(train={"a": (X, Y)}, classes=3, labels=["cat", "dog"])
 
 
@@ -130,6 +130,6 @@ def test_a_normalization_that_makes_no_sense_is_refused(normalize):
         Normalize(*normalize)
 
 
-def test_split_beside_own_test_examples_is_refused():
+def test_split_together_with_test_examples_is_refused():
     with pytest.raises(RequestError, match="not both"):
         from_arrays(train={"a": (X, Y)}, test={"a": (X, Y)}, split=Split())

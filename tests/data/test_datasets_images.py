@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from motet.data.sets import cifar, mnist, mnist_by_writer
-from motet.data.sets.cifar_names import CIFAR100_NAMES
-from motet.data.sets.cifar_planes import undo_differences
-from motet.data.sets.files import Held, Source
-from motet.data.sets.idx import parse_idx
+from motet.data._sets import cifar, mnist, mnist_by_writer
+from motet.data._sets.cifar_names import CIFAR100_NAMES
+from motet.data._sets.cifar_planes import undo_differences
+from motet.data._sets.files import Held, Source
+from motet.data._sets.idx import parse_idx
 from motet.errors import DataError
 
 
@@ -41,7 +41,7 @@ def pixels(*shape: int) -> np.ndarray:
 
 
 def unchecked(source: Source) -> Source:
-    """Read files of our own making, which have sums of their own."""
+    """Read generated files, which have their own checksums."""
     return replace(source, sums=dict.fromkeys(source.sums))
 
 
@@ -87,7 +87,7 @@ def test_mnist_files_with_other_contents_are_refused(folder):
 def test_images_and_labels_of_different_sets_are_refused(folder):
     write_mnist(folder / "mnist")
     (folder / "mnist/train-labels-idx1-ubyte").write_bytes(idx(np.zeros(7, np.uint8)))
-    with pytest.raises(DataError, match=r"3 \+ 2 images came with 7 \+ 2 labels"):
+    with pytest.raises(DataError, match=r"got 3 \+ 2 images and 7 \+ 2 labels"):
         mnist.load_mnist([unchecked(mnist.MNIST_SOURCES[0])])
 
 
@@ -101,8 +101,8 @@ def test_idx_reads_big_endian_integers():
     [
         (b"", "begins with nothing"),
         (b"<html>", "begins with 3c 68 74 6d"),
-        (idx(pixels(3, 28, 28))[:-1], "should have 2,368 bytes .* it has 2,367"),
-        (idx(pixels(3, 28, 28)) + b"\0", "should have 2,368 bytes .* it has 2,369"),
+        (idx(pixels(3, 28, 28))[:-1], "should have 2,368 bytes .* got 2,367"),
+        (idx(pixels(3, 28, 28)) + b"\0", "should have 2,368 bytes .* got 2,369"),
         (idx(pixels(3, 28, 28))[:6], "damaged"),
     ],
 )
@@ -121,7 +121,7 @@ def load_by_writer():
     return mnist_by_writer.load([unchecked(mnist.MNIST_SOURCES[0])])
 
 
-def test_digits_go_to_their_writers_and_other_peoples_test_digits_to_nobody(folder):
+def test_digits_go_to_their_writers_and_the_test_digits_are_left_out(folder):
     x, _ = write_mnist(folder / "mnist")
     write_writers(folder / "mnist", [3, 1, 4], [12, 7, 12])
     raw = load_by_writer()
@@ -189,8 +189,8 @@ def test_cifar10_is_read_from_the_published_archive(folder):
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda packed: packed[: len(packed) // 2], "does not unpack"),
-        (lambda packed: b"<html>", "does not unpack"),
+        (lambda packed: packed[: len(packed) // 2], "cannot be unpacked"),
+        (lambda packed: b"<html>", "cannot be unpacked"),
         (lambda packed: archive({"readme.txt": b""}, "cifar"), "should contain data_batch_1.bin"),
     ],
 )

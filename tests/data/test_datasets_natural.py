@@ -1,4 +1,4 @@
-"""Data sets whose clients come with them, read from small files in the published formats."""
+"""Data sets with natural clients, read from small files in the published formats."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from motet.data.sets import har, heart_disease, shakespeare
-from motet.data.sets.files import Held, Source
-from motet.data.sets.shakespeare import ALPHABET, Role
+from motet.data._sets import har, heart_disease, shakespeare
+from motet.data._sets.files import Held, Source
+from motet.data._sets.shakespeare import ALPHABET, Role
 from motet.errors import DataError
 
 
@@ -82,8 +82,8 @@ def test_any_grade_of_disease_is_one_class():
     [
         (with_value("cp", "0"), "column cp should hold .* recoded"),
         (with_value("num", "?"), "column num .* it has gaps"),
-        (with_value("age", "old"), '"old" came'),
-        (PATIENT[:-1], "14 columns; rows with .13. came"),
+        (with_value("age", "old"), 'got "old"'),
+        (PATIENT[:-1], "14 columns, got rows with .13."),
     ],
 )
 def test_recoded_or_broken_copies_are_refused(row, complaint):
@@ -153,8 +153,8 @@ def test_a_persons_first_recording_trains_and_the_later_ones_test(folder):
 
 def test_validation_windows_share_no_sample_with_training_windows():
     # Ten windows in a row, each overlapping the next, of two activities of one person.
-    y, nobody_else = np.repeat([0, 1], 10), np.ones(20, int)
-    split = har.split(y, nobody_else, np.zeros(20, int))
+    y, one_person = np.repeat([0, 1], 10), np.ones(20, int)
+    split = har.split(y, one_person, np.zeros(20, int))
     assert split.tolist() == (["train"] * 8 + ["", "val"]) * 2
 
 
@@ -164,7 +164,7 @@ def test_a_stretch_shorter_than_a_window_gives_none():
 
 def test_a_missing_recording_is_named(folder):
     held = recordings(folder, (1, 1))
-    with pytest.raises(DataError, match=r"acc_exp02_user01\.txt should lie beside it"):
+    with pytest.raises(DataError, match=r"acc_exp02_user01\.txt is not in the same folder"):
         har.cut_recordings(held, np.array([[2, 1, 1, 1, 300]]))
 
 
@@ -184,7 +184,7 @@ def text_of(tokens: np.ndarray) -> str:
     return "".join(ALPHABET[token] for token in tokens)
 
 
-def test_windows_read_eighty_characters_and_guess_the_one_after_each():
+def test_windows_have_eighty_characters_and_predict_the_one_after_each():
     text = bytes(ALPHABET.encode() * 3)[:170]
     windows = shakespeare.cut_windows(text)
     assert windows.shape == (2, 81)
@@ -194,7 +194,7 @@ def test_windows_read_eighty_characters_and_guess_the_one_after_each():
 
 
 def test_characters_of_another_edition_are_refused():
-    with pytest.raises(DataError, match=r"they have \['1'\] as well"):
+    with pytest.raises(DataError, match=r"also found \['1'\]"):
         shakespeare.tokenize(b"Act 1")
 
 
@@ -242,14 +242,14 @@ def test_a_folder_with_some_of_the_plays_is_refused(folder):
         shakespeare.decode_plays(held_play(folder))
 
 
-def test_a_file_that_is_no_play_is_refused_by_name(folder):
+def test_a_file_that_is_not_a_play_is_refused_by_name(folder):
     held = held_play(folder)
     held.paths["toys_moby.xml"].write_text("<PLAY>")
     with pytest.raises(DataError, match=r"toys_moby\.xml should be a play in XML"):
         list(shakespeare.roles_of(held, "toys_moby.xml"))
 
 
-def test_min_chars_chooses_the_roles_that_say_enough(folder):
+def test_min_chars_selects_the_roles_with_enough_text(folder):
     def decode(held):
         text = ALPHABET.encode() * 5
         roles = [("A", text[:200]), ("B", text[:300]), ("C", text[:100])]
@@ -262,5 +262,5 @@ def test_min_chars_chooses_the_roles_that_say_enough(folder):
     assert set(raw.clients.tolist()) == {"P/A", "P/B"}
     assert isinstance(raw.x, np.memmap)
     assert np.array_equal(raw.x[:, 1:], raw.y[:, :-1])
-    with pytest.raises(DataError, match="the longest says 600"):
+    with pytest.raises(DataError, match="the longest has 600"):
         shakespeare.load(min_chars=601, sources=[source])

@@ -1,4 +1,4 @@
-"""The real data sets, where MOTET_DATA names a folder that holds them."""
+"""The real data sets, if MOTET_DATA is a folder that contains them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import os
 import numpy as np
 import pytest
 
-from motet.data.registry import Raw, dataset
-from motet.data.sets import cifar, mnist, shakespeare
+from motet.data._registry import Raw, dataset
+from motet.data._sets import cifar, mnist, shakespeare
+from motet.data._sets.cifar_names import CIFAR100_NAMES
+from motet.data._sets.cifar_planes import read_block, read_labels
+from motet.data._sets.files import locate
 
 pytestmark = [
     pytest.mark.data,
@@ -73,6 +76,26 @@ def test_cifar10_is_byte_for_byte_the_published_binary_version():
     records = np.hstack([labels, raw.x[50_000:].reshape(10_000, -1)])
     published = cifar.CIFAR10_SOURCES[0].sums["test_batch.bin"]
     assert hashlib.sha256(records.tobytes()).hexdigest() == published
+
+
+def test_cifar100_has_its_files_and_five_classes_in_each_superclass():
+    held = locate("cifar100", cifar.CIFAR100_SOURCES, cifar.CIFAR100_WHERE)
+    assert all(len(held.read(name)) for name in held.paths)  # the sums
+    images = read_block(held, "test.npy.xz")  # all of them would take ten seconds
+    assert images.shape == (10_000, 3, 32, 32)
+    moments = [mean_and_deviation(images[:, channel]) for channel in range(3)]
+    means, deviations = zip(*moments, strict=True)
+    assert means == pytest.approx((0.5071, 0.4865, 0.4409), abs=2e-3)
+    assert deviations == pytest.approx((0.2673, 0.2564, 0.2762), abs=2e-3)
+    labels = read_labels(held)
+    for part, each in (("train", 500), ("test", 100)):
+        assert np.bincount(labels[part]).tolist() == [each] * 100
+        pairs = set(zip(labels[f"{part}_coarse"].tolist(), labels[part].tolist(), strict=True))
+        assert np.bincount([coarse for coarse, _ in pairs]).tolist() == [5] * 20
+    names = CIFAR100_NAMES
+    fish = next(coarse for coarse, fine in pairs if names[fine] == "shark")
+    found = {names[fine] for coarse, fine in pairs if coarse == fish}
+    assert found == {"aquarium_fish", "flatfish", "ray", "shark", "trout"}
 
 
 def test_mnist_is_byte_for_byte_the_published_idx_files():
@@ -162,7 +185,7 @@ def test_heart_disease_has_four_hospitals_with_their_own_rates():
 
 
 def test_switzerland_measured_no_cholesterol():
-    from motet.data.sets.heart_disease import FEATURES
+    from motet.data._sets.heart_disease import FEATURES
 
     raw = load("heart-disease")
     missing = raw.x[:, FEATURES.index("chol_missing")]

@@ -11,7 +11,7 @@ from motet.errors import RequestError
 
 
 def tiny(order="abc", **options) -> Federation:
-    """Three clients whose inputs are told apart by their first digit."""
+    """Three clients whose inputs differ in their first digit."""
     number = {"a": 10, "b": 20, "c": 30}
     cell = {c: np.full((2, 1), number[c], np.float32) for c in "abc"}
     return from_arrays(
@@ -99,7 +99,7 @@ def test_select_keeps_some_clients_and_their_rows():
 
 
 @pytest.mark.parametrize("chosen", [[], ["a", "a"]])
-def test_select_wants_each_client_once(chosen):
+def test_select_needs_each_client_once(chosen):
     with pytest.raises(RequestError, match="at least one client and each only once"):
         tiny().select(chosen)
 
@@ -119,7 +119,7 @@ def test_the_nearest_client_is_found_among_many():
         data.size("phone_177", "train")
 
 
-def test_retarget_moves_val_and_test_together_and_nobody_keeps_its_own():
+def test_retarget_moves_val_and_test_together_and_no_client_keeps_its_own():
     data, moved = tiny(), tiny().retarget(seed=1)
     for client in data.clients:
         val, test = moved.examples(client, "val").x, moved.examples(client, "test").x
@@ -144,7 +144,7 @@ def test_retarget_may_keep_fixed_points_if_asked():
     assert not all(kept)
 
 
-def test_retarget_by_pairs_says_who_is_judged_on_whose_data():
+def test_retarget_by_pairs_sets_whose_data_each_client_is_evaluated_on():
     moved = tiny().retarget(pairs={"a": "b", "b": "a"})
     assert float(moved.examples("a", "test").x) == 22.0
     assert float(moved.examples("c", "test").x) == 32.0
@@ -152,7 +152,7 @@ def test_retarget_by_pairs_says_who_is_judged_on_whose_data():
 
 @pytest.mark.parametrize(
     ("pairs", "sentence"),
-    [({"a": "b"}, "a, b only gives or only takes"), ({"a": "z", "z": "a"}, 'unknown client "z"')],
+    [({"a": "b"}, "on one side only: a, b"), ({"a": "z", "z": "a"}, 'unknown client "z"')],
 )
 def test_pairs_that_lose_or_invent_data_are_refused(pairs, sentence):
     with pytest.raises(RequestError, match=sentence):
@@ -160,7 +160,7 @@ def test_pairs_that_lose_or_invent_data_are_refused(pairs, sentence):
 
 
 def test_a_single_client_cannot_be_retargeted():
-    with pytest.raises(RequestError, match="at least two; there are 1"):
+    with pytest.raises(RequestError, match="at least two, got 1"):
         tiny().select(["a"]).retarget()
 
 

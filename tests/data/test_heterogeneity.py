@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motet.data import from_arrays
-from motet.data.heterogeneity import gini, measure
+from motet.data._heterogeneity import gini, measure
 from motet.errors import CapabilityError
 
 
@@ -43,7 +43,7 @@ def test_jensen_shannon_of_one_of_two_classes_is_known():
     assert measured([[5, 0], [0, 5]]).js == pytest.approx([entropy - 0.5] * 2)
 
 
-def test_everybody_is_weighted_by_samples():
+def test_the_overall_distribution_is_weighted_by_samples():
     # Together (9, 3): shares 3/4 and 1/4. Client b has (0, 2).
     found = measured([[9, 1], [0, 2]])
     assert found.emd == pytest.approx([0.9 - 0.75 + 0.25 - 0.1, 0.75 + 0.75])

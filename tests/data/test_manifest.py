@@ -82,7 +82,7 @@ class ByParity(data.Partition):
 def test_a_partition_of_ones_own_is_written_down_by_name():
     federation = data.load("digits", ByParity())
     assert federation.manifest()["partition"] == {"name": "ByParity"}
-    with pytest.raises(StateError, match='partition "ByParity" holds code'):
+    with pytest.raises(StateError, match='partition "ByParity" of the manifest contains code'):
         data.rebuild(federation.manifest())
     assert data.rebuild(federation.manifest(), partition=ByParity()).hash == federation.hash
 
@@ -92,10 +92,10 @@ def test_a_partition_of_ones_own_is_written_down_by_name():
     [
         ("{", "is not a manifest"),
         ("[]", "JSON object"),
-        ('{"format": 99}', "reads manifests of format 1; 99"),
+        ('{"format": 99}', "reads manifests of format 1, got 99"),
     ],
 )
-def test_a_file_that_is_no_manifest_is_refused(tmp_path, text, sentence):
+def test_a_file_that_is_not_a_manifest_is_refused(tmp_path, text, sentence):
     path = tmp_path / "split.json"
     path.write_text(text)
     with pytest.raises(StateError, match=sentence):

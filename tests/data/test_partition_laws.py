@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motet._core.keys import Key
 from motet.data import (
     IID,
     Dirichlet,
@@ -16,10 +17,9 @@ from motet.data import (
     TwoLevelDirichlet,
     partition_named,
 )
-from motet.data.partition.counts import apportion, raise_to_minimum
-from motet.data.partition.dirichlet import draw_capped
+from motet.data._partition.counts import apportion, raise_to_minimum
+from motet.data._partition.dirichlet import draw_capped
 from motet.errors import CapabilityError, RequestError
-from motet.keys import Key
 
 KEY = Key(0)
 TEN_CLASSES = np.repeat(np.arange(10), 100)
@@ -76,7 +76,7 @@ def test_pathological_never_gives_a_rare_class_to_more_clients_than_it_has_rows(
 
 
 def test_pathological_refuses_more_classes_per_client_than_exist():
-    with pytest.raises(RequestError, match="more classes per client than exist: classes=11"):
+    with pytest.raises(RequestError, match="more classes per client than exist: got classes=11"):
         Pathological(clients=3, classes=11).assign(TEN_CLASSES, KEY)
 
 
@@ -87,7 +87,7 @@ def test_pathological_refuses_classes_too_rare_for_its_holders():
 
 def test_pathological_refuses_a_minimum_that_an_equal_split_cannot_reach():
     labels = np.array([0] * 90 + [1] * 10)
-    with pytest.raises(RequestError, match="leaves a client with 10 samples, minimum=20"):
+    with pytest.raises(RequestError, match="leaves a client with 10 samples, below minimum=20"):
         Pathological(clients=2, classes=1, minimum=20).assign(labels, KEY)
 
 
@@ -157,7 +157,7 @@ def test_two_level_dirichlet_says_that_coarse_labels_are_missing():
 
 
 def blobs():
-    """Two clouds of points whose labels say nothing about the cloud."""
+    """Two clusters of points whose labels are independent of the cluster."""
     rng = KEY.fold("blobs").numpy()
     cloud = np.arange(60) % 2
     x = rng.normal(size=(60, 3)) + 100 * cloud[:, None]
@@ -202,7 +202,7 @@ def test_natural_draws_as_many_clients_as_asked_for():
 
 
 def test_natural_says_how_many_clients_are_large_enough():
-    with pytest.raises(RequestError, match=r"3 clients .* of 2 clients 1 have as many"):
+    with pytest.raises(RequestError, match=r"3 clients .* 1 of 2 have that many"):
         Natural(clients=3, minimum=2).assign(np.array(["a", "a", "b"]), KEY)
 
 
@@ -221,10 +221,10 @@ def test_iid_divides_regression_data_too():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: IID(clients=0), "clients must be a whole number of at least 1; 0 came"),
+        (lambda: IID(clients=0), "clients must be a whole number of at least 1, got 0"),
         (
             lambda: Dirichlet(clients=2, alpha=0.0),
-            "alpha must be a finite number above 0; 0.0 came",
+            "alpha must be a finite number above 0, got 0.0",
         ),
         (lambda: Dirichlet(clients=2, alpha=float("inf")), "alpha must be a finite number"),
         (lambda: Pathological(clients=2, classes=0), "classes must be a whole number"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from motet._core.keys import Key
 from motet.data import IID, Dirichlet, Latent, Pathological, QuantitySkew, TwoLevelDirichlet
 from motet.errors import RequestError
-from motet.keys import Key
 
 alphas = st.floats(-3, 3).map(lambda exponent: 10.0**exponent)
 seeds = st.integers(0, 2**31)

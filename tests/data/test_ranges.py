@@ -5,10 +5,10 @@ import pytest
 from torch.testing import assert_close
 
 import motet
+from motet._core.keys import Key
 from motet.data import from_arrays, from_ranges
-from motet.data.numbered import Numbered, in_order
+from motet.data._numbered import Numbered, in_order
 from motet.errors import DataError, RequestError
-from motet.keys import Key
 
 STARTS = [0, 5, 9, 16]
 

@@ -35,7 +35,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest():
 
 
 def test_official_test_rows_cannot_be_kept_where_there_are_none():
-    with pytest.raises(RequestError, match="without a test set of its own"):
+    with pytest.raises(RequestError, match="has no official test set"):
         data.load("digits", test="official")
 
 

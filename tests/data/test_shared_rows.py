@@ -1,4 +1,4 @@
-"""A pool of training rows for everybody: what is drawn, who gets it, and what stays untouched."""
+"""A shared pool of training rows: the draw, its division, and the rows that stay unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import motet
 from motet.data import Pathological, from_arrays
-from motet.data.shared import balanced
+from motet.data._shared import balanced
 from motet.errors import DataError, RequestError
 
 
@@ -36,7 +36,7 @@ def test_the_pool_is_a_share_of_the_training_rows_with_equally_many_of_each_clas
     assert counts.max() - counts.min() <= 1
 
 
-def test_everybody_gets_the_whole_pool_and_keeps_its_own_rows(digits):
+def test_every_client_gets_the_whole_pool_and_keeps_its_own_rows(digits):
     shared = digits.share(beta=0.05)
     pool = pool_of(digits, shared)
     for client in digits.clients:
@@ -133,8 +133,8 @@ def test_common_training_rows_pass_the_check_and_test_rows_among_them_do_not(dig
     leaked = rows_of.index.copy()
     start = rows_of.offsets[2]  # the first client's test rows
     leaked[0] = leaked[start]
-    broken = motet.data.federation.replace(
-        shared, rows=motet.data.assignment.Assignment(leaked, rows_of.offsets)
+    broken = motet.data._federation.replace(
+        shared, rows=motet.data._assignment.Assignment(leaked, rows_of.offsets)
     )
     with pytest.raises(DataError, match="belongs to more than one client or split"):
         broken.check()
@@ -147,5 +147,5 @@ def test_shares_beyond_0_and_1_are_refused(digits, knobs):
 
 
 def test_other_donors_are_refused(digits):
-    with pytest.raises(RequestError, match='donors= "keep" their rows or "give" them away'):
+    with pytest.raises(RequestError, match='donors= must be "keep" or "give"'):
         digits.share(donors="lend")

@@ -68,13 +68,13 @@ def test_rows_can_say_their_own_split():
 
 
 def test_an_unknown_split_is_named_with_its_row():
-    with pytest.raises(DataError, match='row 1 says "holdout"'):
+    with pytest.raises(DataError, match='row 1 has "holdout"'):
         from_rows(X, Y, ["a"] * 20, split=["train", "holdout"] * 10)
 
 
 def test_a_column_of_the_wrong_length_is_refused():
     with pytest.raises(
-        DataError, match=r"clients must have one entry per row, 20 in all; shape \(3,\)"
+        DataError, match=r"clients must have one entry per row, 20 in all; got shape \(3,\)"
     ):
         from_rows(X, Y, ["a", "b", "c"])
 

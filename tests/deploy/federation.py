@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+import ssl
+import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
 import tomli_w
 
 from motet.config import experiment_from_dict
-from motet.deploy.layout import PACKAGE
-from motet.deploy.loopback import SUPERLINK, Loopback, site_process
-from motet.deploy.processes import MARK
-from motet.deploy.submission import app_settings
-from motet.deploy.writing import Draft
+from motet.deploy._layout import LOOPBACK, PACKAGE
+from motet.deploy._loopback import SUPERLINK, Loopback, site_process
+from motet.deploy._processes import MARK
+from motet.deploy._submission import app_settings
+from motet.deploy._writing import Draft
 
 APPS = Path(__file__).parent / "apps"
-PATIENCE_S = 900.0  # a CI machine may be busy with other things
+TIMEOUT_S = 900.0  # a CI machine may be busy with other things
 DEADLINE_S = 300.0
 
 
@@ -59,15 +63,44 @@ def add_setting(app, name, value):
 
 
 def hostile_app(deployment, path):
-    """Copy the deployment's app, with clients that do as the settings `tricks` and `until` say."""
+    """Copy the deployment's app, with clients that follow the settings `tricks` and `until`."""
     app = custom_app(deployment, path, "hostile", sides=["client"])
     add_setting(app, "tricks", "{}")
     add_setting(app, "until", "")
     return app
 
 
+class Behind(BaseHTTPRequestHandler):
+    """Takes the place of the SuperLink."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *about):
+        pass
+
+
+@contextmanager
+def superlink(certificates):
+    """Something that answers over TLS, with the certificate of the deployment's server."""
+    with ThreadingHTTPServer((LOOPBACK, 0), Behind) as server:
+        identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        identity.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        server.socket = identity.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
 class Programs(Loopback):
-    """A federation whose server and sites are up; it can be sent experiments one after another."""
+    """A running federation to which experiments can be submitted one after another."""
 
     def begin(self, sites):
         self.start_server()
@@ -91,7 +124,7 @@ class Programs(Loopback):
 
     def await_end(self, number):
         """Wait until a run has ended, and return how."""
-        # To ask the SuperLink is to start a program: it is asked when the run's own has ended.
+        # A query of the SuperLink starts a program, so wait until the run's own has ended.
         server = self.server()
         await_that(lambda: not is_at_work(server))
         await_that(lambda: self.control.run(number).is_over, pause_s=1.0)
@@ -124,20 +157,20 @@ class Programs(Loopback):
 
 
 def await_that(holds, *, pause_s=0.1):
-    """Wait until something holds, on however busy a machine."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until a condition holds, even on a busy machine."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(pause_s)
 
 
 def is_at_work(process):
-    """Whether a process is there and not dead; a dead one may be there until it is buried."""
+    """Whether a process exists and is not a zombie."""
     return state_of(process) not in (None, psutil.STATUS_ZOMBIE)
 
 
 def zombies_among(numbers):
-    """List our dead whom nobody has buried; others (of Ray, say) are somebody else's affair."""
+    """List the zombies among `numbers`; other tests (of Ray, say) may leave their own."""
     children = psutil.Process().children(recursive=True)
     ours = [child for child in children if child.pid in numbers]
     return [child for child in ours if state_of(child) == psutil.STATUS_ZOMBIE]

@@ -1,4 +1,4 @@
-"""Certificates and keys: who believes whom, and who can read what."""
+"""Certificates and keys: what they are trusted for, and who can read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from motet.deploy.certificates import Authority, write_certificates, write_private, write_site_key
+from motet.deploy._certificates import Authority, write_certificates, write_private
+from motet.deploy._keys import write_site_key
 
 HOSTS = ["fl.example.org", "127.0.0.1"]
 
@@ -44,16 +45,16 @@ def shake_hands(server_folder, authority, host):
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_site_with_the_authority_s_certificate_believes_the_server(folder, host):
+def test_a_site_with_the_authority_s_certificate_trusts_the_server(folder, host):
     assert shake_hands(folder, folder / "ca.crt", host) in ("TLSv1.2", "TLSv1.3")
 
 
-def test_a_server_under_another_name_is_not_believed(folder):
+def test_a_server_under_another_name_is_not_trusted(folder):
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(folder, folder / "ca.crt", "elsewhere.example.org")
 
 
-def test_a_server_of_another_authority_is_not_believed(folder, tmp_path):
+def test_a_server_of_another_authority_is_not_trusted(folder, tmp_path):
     write_certificates(tmp_path, HOSTS)
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(tmp_path, folder / "ca.crt", HOSTS[0])
@@ -70,7 +71,7 @@ def test_a_server_s_certificate_signs_nothing_and_names_its_hosts(folder):
 
 
 def test_the_authority_may_sign_servers_but_no_further_authority():
-    constraints = Authority.made("a").certificate.extensions.get_extension_for_class(
+    constraints = Authority.create("a").certificate.extensions.get_extension_for_class(
         x509.BasicConstraints
     )
     assert constraints.critical

@@ -1,4 +1,4 @@
-"""`motet deploy` on the command line: what it says, and how it refuses."""
+"""`motet deploy` on the command line: its output and its errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from motet.cli.main import call
+from motet._cli.main import call
 from motet.config import write_tables
 
 
@@ -44,7 +44,7 @@ def test_without_a_command_there_is_an_overview(motet):
 
 
 def test_without_flower_there_is_a_sentence(motet, monkeypatch):
-    monkeypatch.setattr("motet.cli.deploy.find_spec", lambda _: None)
+    monkeypatch.setattr("motet._cli.deploy.find_spec", lambda _: None)
     code, _, err = motet("deploy", "status", "net")
     assert code == 2
     assert "pip install 'motet[flower]'" in err
@@ -55,6 +55,14 @@ def test_init_says_what_each_site_sends_and_what_comes_next(motet, config):
     assert code == 0
     assert "2 sites; each sends 52.0 kB and receives 52.0 kB per round" in out
     assert "motet deploy trial net" in out
+
+
+def test_init_says_when_a_federation_shares_nothing(motet, config):
+    config.write_text(config.read_text() + '\n[model]\nname = "logistic"\n')
+    code, out, _ = motet("deploy", "init", "net", "--from", config)
+    assert code == 0
+    assert "each sends 0 B" in out
+    assert "no site learns from another" in out
 
 
 def test_init_as_json(motet, config):
@@ -73,11 +81,11 @@ def test_a_site_is_checked_with_one_sentence(motet, config):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("init", "net", "--from", "nowhere"), "no run directory and no config file at nowhere"),
-        (("init", "net", "--from", "."), "holds no config.toml"),
-        (("trial", "nowhere"), "holds no deployment"),
-        (("status", "nowhere"), "holds no deployment"),
-        (("check", "."), "is no site's folder"),
+        (("init", "net", "--from", "nowhere"), "no run directory or config file at nowhere"),
+        (("init", "net", "--from", "."), "has no config.toml"),
+        (("trial", "nowhere"), "is not a deployment"),
+        (("status", "nowhere"), "is not a deployment"),
+        (("check", "."), "is not the folder of a site"),
         (("init", "net"), "Missing option '--from'"),
     ],
 )
@@ -129,5 +137,6 @@ def test_status_without_a_server_says_so(motet, config):
     motet("deploy", "init", "net", "--from", config)
     code, out, _ = motet("deploy", "status", "net", "--json")
     status = json.loads(out)
-    assert code == 0
+    assert code == 1
+    assert "the SuperLink does not answer" in status["troubles"][0]
     assert (status["reachable"], status["round"], status["run"]) == (False, 0, None)

@@ -1,9 +1,10 @@
-"""`motet deploy init`: what is written is complete, secret where it must be, and true."""
+"""`motet deploy init`: the files are complete and correct, and secrets are protected."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import tomllib
 
@@ -11,18 +12,23 @@ import numpy as np
 import pytest
 from federation import small_experiment, write_deployment
 
-from motet import tree
+from motet._core import tree
 from motet.config import experiment_from_dict
-from motet.deploy.layout import Deployment
-from motet.deploy.sitecheck import check_site
+from motet.deploy._layout import Deployment
+from motet.deploy._loopback import free_ports
+from motet.deploy._runtime.agreement import Agreement
+from motet.deploy._runtime.rehearsal import Rehearsal
+from motet.deploy._site_settings import SiteSettings
+from motet.deploy._sitecheck import check_site
+from motet.deploy._start import prepared
+from motet.deploy._submission import app_settings
 from motet.errors import DataError, RequestError, StateError
-from motet.remote.agreement import Agreement
-from motet.remote.rehearsal import Rehearsal
 
 
 @pytest.fixture(scope="module")
 def draft(tmp_path_factory):
-    return write_deployment(tmp_path_factory.mktemp("init") / "small", host="fl.example.org")
+    path = tmp_path_factory.mktemp("init") / "small"
+    return write_deployment(path, host="fl.example.org", superlink_port=free_ports(1)[0])
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +79,7 @@ def test_a_site_s_page_lists_exactly_what_crosses_the_network(method, tmp_path):
     draft = write_deployment(tmp_path / "d", small_experiment(method))
     page = (draft.deployment.site("0") / "README.md").read_text()
     agreement = Agreement.from_text("x", draft.config)
-    up = Rehearsal(agreement.setting(agreement.outline(draft.deployment.sites))).up()
+    up = Rehearsal(agreement.setting(agreement.empty_federation(draft.deployment.sites))).up()
     expected = {
         tree.readable(name): (list(leaf.shape), leaf.numel() * leaf.element_size())
         for name, leaf in tree.flatten(up)
@@ -84,7 +90,42 @@ def test_a_site_s_page_lists_exactly_what_crosses_the_network(method, tmp_path):
 def test_a_fedper_site_s_page_does_not_list_its_head_among_what_leaves(folder):
     page = (folder / "sites" / "0" / "README.md").read_text()
     assert not [name for name in tensors_on(page, "**Sent in each round**") if "head" in name]
-    assert "the last layers" in page
+    assert "stay in `state/`, on your disk, and are in no message: `head" in page
+
+
+def test_a_fedfomo_site_s_page_says_that_its_model_leaves_and_who_receives_it(tmp_path):
+    draft = write_deployment(tmp_path / "d", small_experiment("fedfomo"))
+    page = (draft.deployment.site("0") / "README.md").read_text()
+    kept = page.split("are also sent as they are, in some round: ")[1].splitlines()[0]
+    assert "current/" in kept
+    assert "can pass a part of it on to other sites as it is" in page
+
+
+def test_a_site_is_started_with_the_hash_of_the_experiment_that_it_agreed_to(draft, folder):
+    site, settings = folder / "sites" / "0", app_settings(draft.deployment)
+    pinned, name = (site / "experiment.sha256").read_text().split()
+    assert name == draft.deployment.experiment
+    assert pinned == Agreement.from_run_config(settings).agreed
+    assert f'agreed="{pinned}"' in " ".join(SiteSettings.read(site).command(site, pinned))
+    assert pinned in (site / "README.md").read_text()
+
+
+def test_a_changed_experiment_is_found_by_the_check_of_a_site(draft, tmp_path):
+    folder = tmp_path / "0"
+    shutil.copytree(draft.deployment.site("0"), folder)
+    check_site(folder)
+    config = (folder / "experiment.toml").read_text()
+    (folder / "experiment.toml").write_text(config.replace("rounds = 3", "rounds = 300"))
+    with pytest.raises(RequestError, match=r"experiment.toml has the hash .* was changed"):
+        check_site(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_no_other_account_can_enter_a_deployment_or_the_folder_of_a_site(folder):
+    for path in (folder, *(folder / "sites").iterdir()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    units = [path.read_text() for path in folder.rglob("*.service")]
+    assert all("UMask=0077" in unit for unit in units)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
@@ -99,20 +140,25 @@ def test_no_two_sites_have_the_same_key(folder):
     assert len(keys) == 4
 
 
-def test_what_is_started_has_tls_and_keys_and_calls_nobody(folder):
-    server = (folder / "server.sh").read_text()
+def test_what_is_started_has_tls_and_keys_and_sends_no_telemetry(draft, folder):
     units = "".join(path.read_text() for path in (folder / "systemd").iterdir())
-    for text in (server, units):
-        assert "--enable-supernode-auth" in text
-        assert "--insecure" not in text
-        assert "--host 127.0.0.1" in text
+    containers = (folder / "sites" / "0" / "Containerfile").read_text()
+    for text in (units, containers):
         assert "FLWR_TELEMETRY_ENABLED=0" in text
         assert "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1" in text
-    assert units.count("Restart=always\nRestartSec=15") == 4
-    assert "--isolation process" in units
-    site = (folder / "sites" / "0" / "start.sh").read_text()
-    assert "--auth-supernode-private-key site.key" in site
-    assert "--superlink fl.example.org:8443" in site
+    assert units.count("Restart=always\nRestartSec=15") == 3
+    assert "--resumable" in units
+    site = folder / "sites" / "0"
+    for program in (
+        prepared(folder, resumable=True).command,
+        SiteSettings.read(site).command(site, "hash"),
+    ):
+        assert "--insecure" not in program
+        assert "--host 127.0.0.1" in " ".join(program)
+    assert "--enable-supernode-auth" in prepared(folder).command
+    assert "--isolation process" in " ".join(prepared(folder, resumable=True).command)
+    assert f"--auth-supernode-private-key {site}/site.key" in " ".join(program)
+    assert "--superlink fl.example.org:8443" in " ".join(program)
 
 
 def test_nginx_forwards_the_fleet_interface_and_nothing_else(folder):
@@ -163,7 +209,7 @@ def test_a_table_becomes_a_table_per_site_with_the_same_numbers(table_draft, spl
 
 def test_a_table_site_s_page_names_its_columns_and_labels(table_draft):
     page = (table_draft.deployment.site("h1") / "README.md").read_text()
-    for word in ("age", "dose", "sex=f", "sex=m", "outcome", "one of ill, well"):
+    for word in ("`age`", "`dose`", "`sex`", "`f`, `m`", "outcome", "one of ill, well"):
         assert word in page
     assert "h0" not in (table_draft.deployment.site("h1") / "data.csv").read_text()
 

@@ -1,4 +1,4 @@
-"""A federation of real programs to its end: one site comes later, another leaves before."""
+"""A federation of real programs in which one site joins late and another leaves early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from federation import (
     zombies_among,
 )
 
-from motet.deploy.loopback import site_process
+from motet.deploy._loopback import site_process
 
 pytestmark = pytest.mark.distributed
 
@@ -25,7 +25,7 @@ FIRST, LATE = "0", "1"
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """What is left of a federation whose second site came in round 1, and whose first left in 3."""
+    """A finished federation whose second site joined in round 1 and whose first left in round 3."""
     folder = tmp_path_factory.mktemp("joining")
     deployment = write_deployment(folder / "small", small_experiment(rounds=4)).deployment
     app, may_go_on = hostile_app(deployment, folder / "app"), folder / "may-go-on"
@@ -47,7 +47,7 @@ def ended(tmp_path_factory):
         yield SimpleNamespace(
             rounds=programs.rounds("open"),
             log=programs.control.log(number),
-            close=programs.close,
+            close=programs.processes.close,
             mark=programs.processes.mark,
         )
 

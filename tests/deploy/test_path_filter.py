@@ -7,14 +7,14 @@ import asyncio
 import httpx
 import pytest
 
-from motet.deploy import path_filter
-from motet.deploy.path_filter import make_filter
+from motet.deploy import _path_filter as path_filter
+from motet.deploy._path_filter import make_filter
 
 FLEET = "/v1/fleet/pull-messages"
 
 
 class SuperLink(httpx.AsyncBaseTransport):
-    """Remembers what reached it, and sends it back."""
+    """Records the requests that reach it, and echoes them."""
 
     def __init__(self):
         self.seen = []
@@ -42,7 +42,7 @@ def superlink():
     return SuperLink()
 
 
-class Door:
+class FilterClient:
     """Calls the filter of a SuperLink, in this process."""
 
     def __init__(self, superlink):
@@ -63,7 +63,7 @@ class Door:
 
 @pytest.fixture
 def door(superlink):
-    return Door(superlink)
+    return FilterClient(superlink)
 
 
 def test_a_call_of_a_site_passes_with_its_headers_and_its_body(door, superlink):
@@ -105,7 +105,7 @@ def test_only_posts_pass(door, superlink, method):
     assert superlink.seen == []
 
 
-def test_a_query_is_left_behind(door, superlink):
+def test_a_query_string_is_dropped(door, superlink):
     door.post(f"{FLEET}?run=1")
     assert superlink.seen[0][1] == FLEET
 
@@ -129,4 +129,4 @@ def test_a_body_at_the_limit_passes(door, superlink, monkeypatch):
 
 
 def test_a_superlink_that_is_down_is_a_bad_gateway():
-    assert Door(Down()).post(FLEET).status_code == 502
+    assert FilterClient(Down()).post(FLEET).status_code == 502

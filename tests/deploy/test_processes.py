@@ -1,4 +1,4 @@
-"""Processes end with everything they have started, wherever it has gone."""
+"""Processes end with everything they have started, even in other sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from federation import await_that, carriers
 
-from motet.deploy.processes import Processes, end_marked
+from motet.deploy._processes import Processes, end_marked
 
 SLEEP = "import time; time.sleep(600)"
 # A child in a session of its own, which starts a grandchild; then it waits, or ends.
@@ -49,8 +49,8 @@ def test_killing_one_leaves_the_others(tmp_path):
         assert processes.ended() == {}
 
 
-def test_a_program_that_does_not_listen_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("motet.deploy.processes.GRACE_S", 0.2)
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("motet.deploy._processes.GRACE_S", 0.2)
     with Processes(tmp_path) as processes:
         processes.start("deaf", [sys.executable, "-c", DEAF], os.environ)
         await_that(lambda: "deaf" in processes.log("deaf").read_text())

@@ -1,23 +1,24 @@
-"""What `motet deploy init` writes for nginx and systemd, tried on nginx and systemd themselves."""
+"""The nginx and systemd files of `motet deploy init`, tested with nginx and systemd."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import ssl
 import subprocess
-import threading
+import sys
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import ExitStack
 
 import pytest
-from federation import await_that, write_deployment
+from federation import await_that, superlink, write_deployment
 
-from motet.deploy.commands import LOOPBACK
-from motet.deploy.layout import SUPERLINK_PORT
-from motet.deploy.loopback import free_ports, status_of
-from motet.deploy.services import PLACE, PROGRAMS
+from motet.deploy._layout import LOOPBACK, SUPERLINK_PORT
+from motet.deploy._limits import BODY_S, HEADER_S, PER_ADDRESS
+from motet.deploy._loopback import free_ports, status_of
+from motet.deploy._services import PROGRAMS, server_place
 
 WITH_NGINX = pytest.mark.skipif(
     shutil.which("nginx") is None, reason="nginx is not installed: apt-get install nginx-light"
@@ -39,7 +40,7 @@ def write_nginx(folder, deployment, port=8443, superlink_port=SUPERLINK_PORT):
     """Put the written server into an nginx of its own, with the places and ports of this test."""
     text = (deployment.path / "nginx.conf").read_text()
     for written, here in {
-        str(PLACE): str(deployment.path),
+        str(server_place(deployment)): str(deployment.path),
         f"listen {deployment.port} ssl": f"listen {LOOPBACK}:{port} ssl",
         f"{LOOPBACK}:{SUPERLINK_PORT}": f"{LOOPBACK}:{superlink_port}",
     }.items():
@@ -63,49 +64,37 @@ def test_nginx_accepts_what_is_written_for_it(deployment, tmp_path):
     assert "warn" not in done.stderr
 
 
-class Behind(BaseHTTPRequestHandler):
-    """Stands where the SuperLink stands, and answers to everything that it is there."""
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def do_GET(self):
-        self.do_POST()
-
-    def log_message(self, *about):
-        pass
-
-
-@contextmanager
-def superlink(deployment):
-    """Something that answers over TLS, with the certificate of the deployment's server."""
-    with HTTPServer((LOOPBACK, 0), Behind) as server:
-        identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        certificates = deployment.certificates
-        identity.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-        server.socket = identity.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def door(deployment, tmp_path_factory):
     """An nginx in front of it; calls return the status."""
     (port,) = free_ports(1)
     trust = ssl.create_default_context(cafile=deployment.authority)
-    with superlink(deployment) as behind:
+    with superlink(deployment.certificates) as behind:
         command = write_nginx(tmp_path_factory.mktemp("nginx"), deployment, port, behind)
         running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         await_that(lambda: status_of(f"https://{LOOPBACK}:{port}/", trust) == 404)
-        yield lambda method, path: called(f"https://{LOOPBACK}:{port}{path}", method, trust)
+        yield Door(port, trust)
         running.terminate()
         running.wait()
+
+
+class Door:
+    """Calls an nginx that listens on loopback."""
+
+    def __init__(self, port, trust):
+        self.port, self.trust = port, trust
+
+    def __call__(self, method, path):
+        return called(f"https://{LOOPBACK}:{self.port}{path}", method, self.trust)
+
+    def begin(self, stack, origin=LOOPBACK):
+        """Send the header of a request, and return its connection."""
+        plainly = socket.create_connection((LOOPBACK, self.port), 30, source_address=(origin, 0))
+        connection = stack.enter_context(self.trust.wrap_socket(plainly, server_hostname=LOOPBACK))
+        connection.sendall(
+            b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"
+        )
+        return connection
 
 
 def called(url, method, trust):
@@ -144,6 +133,61 @@ def test_nginx_lets_sites_do_nothing_but_post(door):
     assert door("GET", "/v1/fleet/pull-messages") == 403
 
 
+@WITH_NGINX
+def test_nginx_holds_few_requests_of_one_address_and_goes_on_with_others(door):
+    with ExitStack() as stack:
+        for _ in range(PER_ADDRESS):
+            door.begin(stack)
+        await_that(lambda: door("POST", "/v1/fleet/pull-messages") == 429)
+        site = door.begin(stack, "127.0.0.2")
+        site.sendall(b"hi")
+        assert site.recv(1000).split()[1] == b"200"
+
+
+@WITH_NGINX
+def test_nginx_has_the_time_limits_of_the_path_filter(deployment):
+    text = (deployment.path / "nginx.conf").read_text()
+    assert f"client_header_timeout {HEADER_S:.0f}s;" in text
+    assert f"client_body_timeout   {BODY_S:.0f}s;" in text
+
+
+# -- nftables -----------------------------------------------------------------
+
+CONNECT = """
+import os, socket, sys
+listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+for account in map(int, sys.argv[2:]):
+    child = os.fork()
+    if not child:
+        os.setuid(account)
+        with socket.socket() as one:
+            os._exit(one.connect_ex(listening.getsockname()) != 0)
+    print(account, os.waitpid(child, 0)[1] == 0)
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("nft") is None or shutil.which("unshare") is None or os.getuid() != 0,
+    reason="needs nftables, and root in a network namespace of its own",
+)
+@pytest.mark.parametrize("kind", ["superlink_port", "site_port"])
+def test_the_firewall_keeps_other_accounts_from_the_ports_on_loopback(deployment, tmp_path, kind):
+    text = (deployment.path / "firewall.nft").read_text()
+    (tmp_path / "firewall.nft").write_text(text.replace("root, motet", "root, 4321"))
+    (tmp_path / "connect.py").write_text(CONNECT)
+    port = getattr(deployment, kind)
+    script = (
+        f"ip link set lo up && nft -f {tmp_path}/firewall.nft && nft -f {tmp_path}/firewall.nft "
+        f"&& {sys.executable} {tmp_path}/connect.py {port} 0 4321 1234"
+    )
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("network namespaces are not permitted here")
+    assert done.stdout.split("\n")[:3] == ["0 True", "4321 True", "1234 False"], done.stderr
+
+
 # -- systemd ------------------------------------------------------------------
 
 
@@ -154,7 +198,7 @@ def test_systemd_accepts_what_is_written_for_it(deployment, tmp_path):
     for name in ("motet", "flower-superlink", "flower-superexec", "flower-supernode"):
         (programs / name).symlink_to(shutil.which("true"))  # it wants to see that they are there
     units = []
-    for written in sorted((deployment.path / "systemd").iterdir()):
+    for written in sorted(deployment.path.rglob("*.service")):
         text = written.read_text()
         assert str(PROGRAMS) in text
         (tmp_path / written.name).write_text(text.replace(str(PROGRAMS), str(programs)))
@@ -165,5 +209,8 @@ def test_systemd_accepts_what_is_written_for_it(deployment, tmp_path):
         text=True,
         check=False,
     )
+    assert {path.name for path in deployment.path.rglob("*.service")} == {
+        f"motet-small-{name}.service" for name in ("superlink", "superexec", "filter", "site")
+    }
     about_ours = [line for line in done.stderr.splitlines() if "motet" in line]
     assert (done.returncode, about_ours) == (0, [])

@@ -11,15 +11,16 @@ from torch.func import functional_call, grad, vmap
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet.backends.stacking import stack_padded
-from motet.execution.choice import Execution, executing
-from motet.execution.deferring import Deferring, Layer, Pending, deferring
-from motet.execution.graphs import simplified
-from motet.execution.nodes import VIEWS
-from motet.execution.programs import Program
-from motet.execution.stacked import _deferring
-from motet.execution.watching import Watching
-from motet.federation import start
+from motet._engine.backends.stacking import stack_padded
+from motet._engine.federation import start
+from motet._tracing.deferring import deferring
+from motet._tracing.graphs import simplified
+from motet._tracing.nodes import VIEWS
+from motet._tracing.op_counter import OperationObserver
+from motet._tracing.pending import Deferring, Layer, Pending
+from motet._tracing.programs import Program
+from motet._training.execution import Execution, executing
+from motet._training.stacked import _deferring
 
 CLIENTS, WIDTH, FEATURES, HIDDEN = 3, 4, 40, 48
 NET = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 3))
@@ -225,12 +226,12 @@ def test_pending_weights_put_out_what_up_to_date_weights_would(
     assert_close(pending.weights(), current, 1e-12)
 
 
-class LargeOperations(Watching):
+class LargeOperations(OperationObserver):
     """Counts operations on something as large as the first layer's weights of all clients."""
 
     count = 0
 
-    def seen(self, func, args, kwargs):
+    def observe(self, func, args, kwargs):
         result = func(*args, **kwargs)
         tensors = [v for v in (*args, result) if isinstance(v, torch.Tensor)]
         large = any(v.numel() >= len(DATA.clients) * HIDDEN * FEATURES for v in tensors)

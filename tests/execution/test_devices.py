@@ -13,7 +13,7 @@ from torch import nn
 from toys import arrays, assert_close
 
 import motet
-from motet import tree
+from motet._core import tree
 from motet.errors import RequestError
 
 DATA = arrays({"a": 9, "b": 6, "c": 12, "d": 4})

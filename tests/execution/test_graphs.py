@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from toys import assert_close
 
-from motet.execution.graphs import aten, simplified
+from motet._tracing.graphs import aten, simplified
 
 CLIENTS, ROWS = 3, 5
 NET = nn.Sequential(nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 4))
@@ -150,3 +150,12 @@ def test_equal_numbers_of_different_types_are_not_taken_for_one_another(number):
     start = [torch.zeros(2), torch.tensor([1.5, 2.5])]
     program = simplified(step, start, donated=0)
     assert_close(tuple(program(*start)), tuple(step(*start)))
+
+
+def test_two_draws_of_random_numbers_are_not_taken_for_one_another():
+    def step(value):
+        return [value + torch.rand_like(value) - torch.rand_like(value)]
+
+    start = torch.zeros(100)
+    (moved,) = simplified(step, [start], 0)(start)
+    assert moved.abs().min() > 0

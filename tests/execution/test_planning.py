@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +15,12 @@ from torch import nn
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet.backends import measuring
-from motet.backends.choosing import make_plan
-from motet.backends.vectorized import Vectorized
-from motet.execution import keeping
-from motet.execution.choice import Execution, executing
-from motet.execution.planning import count_operations, plan_for
-from motet.federation import start
+from motet._engine.backends.factory import make_plan
+from motet._engine.backends.plan import measuring
+from motet._engine.backends.plan import plan_cache as keeping
+from motet._engine.backends.plan.planning import count_operations, default_chunk, plan_for
+from motet._engine.backends.vectorized import Vectorized
+from motet._engine.federation import start
 
 OUTSIDE = torch.full((3,), 0.5)
 DATA = arrays({f"{i:02d}": 8 for i in range(10)})
@@ -73,7 +75,40 @@ def test_recurrent_networks_take_turns_and_are_not_traced():
 
 
 def test_chunks_are_of_equal_size():
-    assert plan_for(setting(), 33).chunk_size == 17  # 17 + 16, not 32 + 1
+    assert default_chunk(setting(), 33, cores=2) == 17  # 17 + 16, not 32 + 1
+
+
+@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_no_thread_idles_while_there_is_work(mode, momentum):
+    it = setting(optimizer=motet.Sgd(momentum=momentum))
+    for cores in (1, 2, 3, 4, 8, 64):
+        for cohort in (*range(1, 70), 100, 127, 500, 1000, 1001):
+            size = default_chunk(it, cohort, mode, cores)
+            chunks = math.ceil(cohort / size)
+            turns = math.ceil(chunks / cores)  # of the busiest thread
+            # It trains its share of the cohort, and less than one more client in each turn.
+            assert turns * size < cohort / cores + turns, (cores, cohort, size)
+
+
+def test_a_cohort_of_one_leaves_no_core_idle():
+    cores = os.cpu_count() or 1
+    assert plan_for(setting(), 1).torch_threads == cores
+    assert plan_for(setting(), 1).workers == 1
+    assert plan_for(setting(), 100).torch_threads == 1
+    # Not by the number of workers, which changes no bit of a result.
+    assert plan_for(setting(), 1, wishes={"workers": 1}).torch_threads == cores
+
+
+def test_moments_count_as_much_as_weights_do():
+    def wide():
+        return nn.Linear(4, 50_000)
+
+    sizes = [
+        default_chunk(setting(wide, optimizer=optimizer), 64, cores=2)
+        for optimizer in (motet.Sgd(), motet.Sgd(momentum=0.9), motet.Adam())
+    ]
+    assert sizes[0] > sizes[1] > sizes[2]
 
 
 def test_a_run_that_is_too_short_is_not_traced():
@@ -158,26 +193,6 @@ def test_a_step_that_cannot_be_traced_runs_as_it_is_written_and_says_so_once(cap
     assert "a tensor of shape (3,) that is not among its arguments" in caplog.text
 
 
-def test_a_loss_that_nobody_can_compare_is_not_traced():
-    def one(state, batches):
-        unhashable = _Unhashable()
-        return motet.fit(task, state, batches, motet.Sgd(), loss=unhashable)
-
-    class _Unhashable:
-        __hash__ = None
-
-        def __call__(self, state, batch):
-            return task.loss(state, batch)
-
-    task = motet.Task(mlp)
-    run = start(motet.FedAvg(batch_size=4), task, DATA, rounds=1)
-    data = run.setting.work("00", 0)["train"]
-    stacked = motet.tree.stack([data, data])
-    with executing(Execution(traced=True, widths=frozenset({4}))):
-        torch.func.vmap(one, in_dims=(None, 0))(run.server, stacked)
-    assert len(task.programs) == 0
-
-
 def test_a_measured_plan_is_remembered_and_used_again():
     it = setting(rounds=50)
     rule = plan_for(it, 10)
@@ -186,6 +201,47 @@ def test_a_measured_plan_is_remembered_and_used_again():
     assert "measured" in first.reason
     assert again.reason == "measured before on this machine"
     assert (again.mode, again.chunk_size) == (first.mode, first.chunk_size)
+    assert again.timings == first.timings
+    assert len(first.timings) >= 3
+
+
+def test_ways_to_be_measured_include_turns_stacks_and_both_traced(monkeypatch):
+    monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1.0)  # no clock
+    it = setting(rounds=50)
+    timed = measuring.measure(it, 10, plan_for(it, 10))
+    assert {(plan.mode, plan.traced) for plan in timed} == {
+        ("stack", False),
+        ("stack", True),
+        ("loop", False),
+        ("loop", True),
+    }
+    assert any(plan.workers == 1 for plan in timed)
+
+
+def test_the_fastest_of_the_measured_ways_is_chosen_and_a_tie_is_the_rule_s(monkeypatch):
+    it = setting(rounds=50)
+    rule = plan_for(it, 10)
+    monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1.0)
+    assert replace(measuring.fastest(it, 10, rule), reason=rule.reason) == rule
+    other = setting(rounds=50, batch_size=2)
+    seconds = {"loop": 0.5, "stack": 1.0}
+    monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: seconds[plan.mode])
+    assert measuring.fastest(other, 10, plan_for(other, 10)).mode == "loop"
+
+
+def test_measuring_stops_when_it_has_taken_its_share_of_the_run(monkeypatch):
+    it = setting(rounds=2)
+    monkeypatch.setattr(measuring, "LEAST", 0.0)
+    assert len(measuring.measure(it, 10, plan_for(it, 10))) < 4
+
+
+def test_a_measured_plan_gives_the_results_of_a_remembered_one():
+    runs = [
+        motet.run(motet.FedAvg(batch_size=4), motet.Task(mlp), DATA, rounds=2, measure=True)
+        for _ in range(2)
+    ]
+    assert runs[1].backend.plan.reason == "measured before on this machine"
+    assert_same(runs[0].server, runs[1].server)
 
 
 def test_measuring_leaves_nothing_behind_in_the_run():
@@ -199,7 +255,14 @@ def test_only_long_runs_are_measured():
     assert measuring.worth_measuring(setting(rounds=10**9), 10)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"x": 3}', "{", '{"x": {"mode": "sideways"}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", '{"x": 3}', "{", '{"x": {"mode": "sideways"}}', '{"x": {"mode": "loop"}}'),
+        '{"x": {"mode": "loop", "chunk_size": 2, "traced": true, "channels_last": true, '
+        '"workers": 1, "timings": [["a"]]}}',
+    ],
+)
 def test_a_damaged_cache_is_no_cache(tmp_path, text):
     (tmp_path / "plans.json").write_text(text)
     assert keeping.recall("x") is None
@@ -209,8 +272,9 @@ def test_a_damaged_cache_is_no_cache(tmp_path, text):
 
 
 def test_a_plan_tells_what_it_is_and_why():
-    told = str(plan_for(setting(), 10))
-    assert "chunks of 10 clients" in told
+    plan = plan_for(setting(), 10)
+    told = str(plan)
+    assert f"chunks of {plan.chunk_size} clients" in told
     assert "by rule" in told
 
 

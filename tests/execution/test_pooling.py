@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from motet.execution.graphs import FEW_ROWS, LARGE, aten, simplified
+from motet._tracing.graphs import FEW_ROWS, LARGE, aten, simplified
 
 
 def images(*shape, seed=0):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import assert_close
 
-from motet.execution.graphs import aten, simplified
+from motet._tracing.graphs import aten, simplified
 
 SIZE = 4
 NAMES = ("first", "second", "mixture", "anchor", "left", "right", "rate")
@@ -146,11 +147,38 @@ def test_momentum_is_kept_in_its_place():
 
     assert_same(step, 2)
     found = operations(step, 2)
-    assert found == [
-        aten.mul_.Tensor,
-        aten.addmm_.default,
-        aten.addcmul_.default,
-    ]
+    assert found == [aten.addmm_.default, aten.addcmul_.default]
+
+
+def test_a_running_mean_is_one_walk_over_memory():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first, 0.9 * second + (1 - 0.9) * anchor]
+
+    assert_same(step, 2)
+    assert operations(step, 2) == [aten.lerp_.Scalar]
+
+
+def test_a_sum_that_is_no_running_mean_is_not_taken_for_one():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [0.1 * first + 0.9 * anchor, 0.9 * second + 0.2 * anchor]
+
+    assert_same(step, 2)
+    assert aten.lerp_.Scalar not in operations(step, 2)
+
+
+def test_a_square_that_nobody_else_needs_is_added_as_it_is_computed():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first, second + 0.3 * anchor.square()]
+
+    assert_same(step, 2)
+    assert operations(step, 2) == [aten.addcmul_.default]
+
+
+def test_the_square_of_a_value_that_is_being_changed_is_computed_first():
+    def step(first, second, mixture, anchor, left, right, rate):
+        return [first + 0.3 * first.t().square(), second + 0.3 * second.square() + 0.1 * anchor]
+
+    assert_same(step, 2)
 
 
 def test_weight_decay_reads_the_weights_before_the_gradient_is_added():
@@ -204,7 +232,7 @@ def test_a_gradient_that_two_updates_need_is_computed_once():
     assert_same(step, 2)
     assert operations(step, 2) == [
         aten.mm.default,
-        aten.mul.Tensor,
+        aten.mul_.Tensor,
         aten.add_.Tensor,
         aten.add_.Tensor,
     ]
@@ -293,3 +321,39 @@ def test_any_sum_is_computed_as_it_is_written(gradients, rates, reverse):
         return [results[place] for place in range(OWNED)]
 
     assert_same(step, OWNED, tolerance=1e-4)
+
+
+VIEWS = {
+    "slice": lambda w: w[1:],
+    "every second row": lambda w: w[::2],
+    "row": lambda w: w[0],
+    "column": lambda w: w[:, 1],
+    "chunk": lambda w: w.chunk(2)[1],
+    "unbound row": lambda w: w.unbind(0)[1],
+    "diagonal": lambda w: w.diagonal(),
+    "windows": lambda w: w.unfold(0, 2, 1),
+    "bits": lambda w: w.view(torch.int64).view(torch.float64),
+    "any strides": lambda w: w.as_strided((2, 2), (1, 1), 3),
+    "view of a view": lambda w: w.mT[None].squeeze()[2:].flatten(),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("then", [lambda s: s * 3, lambda s: s], ids=["read later", "returned"])
+def test_a_part_of_the_old_weights_is_seen_as_it_was(view, then):
+    def step(w, gradient):
+        part = view(w)
+        new = w - 0.1 * gradient
+        return [new, then(part)]
+
+    def inner(w, gradient):  # the first point is the step's own memory
+        first = w - 0.1 * gradient
+        part = view(first)
+        return [first - 0.1 * gradient.sin(), then(part)]
+
+    values = [torch.arange(16.0, dtype=torch.float64).view(4, 4), torch.ones(4, 4).double()]
+    for written in (step, inner):
+        expected = [result.clone() for result in written(*values)]
+        program = simplified(written, values, donated=1)
+        found = program(values[0].clone(), values[1])
+        assert all(map(torch.equal, found, expected))

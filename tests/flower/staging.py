@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from motet._engine.federation import Run, start
 from motet.config import RunChoice
 from motet.data import Federation
-from motet.federation import Run, start
+from motet.deploy._runtime.agreement import Agreement
+from motet.deploy._runtime.private import PrivateFile
+from motet.deploy._runtime.server_limits import ServerLimits
+from motet.deploy._runtime.server_loop import run_server
+from motet.deploy._runtime.sitedata import Everywhere
 from motet.method import AnyMethod
-from motet.remote.agreement import Agreement
-from motet.remote.conductor import conduct
-from motet.remote.private import PrivateFile
-from motet.remote.sitedata import Everywhere
-from motet.remote.terms import Terms
 from motet.testing import World, ragged
 
 with warnings.catch_warnings():  # of packages that Flower imports, about each other
     warnings.simplefilter("ignore", DeprecationWarning)
     from flwr.app import Array, Error, Message  # noqa: F401 - for the tests
 
-    from motet.backends.flower_apps import FlowerTransport, client_app, server_app  # noqa: F401
-    from motet.testing.loopback import LoopbackGrid, as_sent
+    from motet.deploy._runtime.flower_apps import FlowerTransport, client_app, server_app  # noqa: F401
+    from motet.testing._loopback import LoopbackGrid, as_sent
 
 ROUNDS = 3
 SEED = 5
@@ -75,7 +75,9 @@ class Stage:
         """Conduct the experiment, as a ServerApp does."""
         all_terms = {"deadline_s": 20.0, **self.terms, **terms}
         transport = transport or FlowerTransport(self.grid, poll_s=0.01)
-        return conduct(self.agreement, Terms(out=str(self.folder / "out"), **all_terms), transport)
+        return run_server(
+            self.agreement, ServerLimits(out=str(self.folder / "out"), **all_terms), transport
+        )
 
     def oracle(self, rounds: int | None = None) -> Run:
         """The same experiment in one process."""

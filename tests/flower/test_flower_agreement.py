@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from diverging import one_diverges
 from staging import Stage
 from torch import nn
 
-from motet import Task, catalog, tree
+from motet import Task
+from motet._core import tree
+from motet._engine.records import read_scores
 from motet.errors import CapabilityError
 from motet.method import PerClient
-from motet.records import read_scores
+from motet.methods import _catalog as catalog
+from motet.optim import Adam
 from motet.testing import World, batch_norm, ragged
-from motet.testing.comparing import require_close
-from motet.testing.worlds import CLASSES, FEATURES, ragged_data
+from motet.testing._comparing import require_close
+from motet.testing._worlds import CLASSES, FEATURES, ragged_data
 
 TELLING = {  # different downloads, state of every kind, single uploads, peeking, extra arrays
     "fedavg", "fedper", "fedrep", "ditto", "fedalt", "fedfomo", "knn-per", "flow", "apfl", "ifca",
@@ -64,7 +70,7 @@ def test_the_cohort_is_the_simulation_s_when_everybody_is_there(name, tmp_path):
 def test_different_clients_are_sent_different_things(tmp_path):
     stage = Stage.set(catalog.method_class("fedamp")(), tmp_path)
     run = stage.play()
-    info = run.setting.info(run.finished, run.setting.federation.clients)
+    info = run.setting.info(run.rounds_done, run.setting.federation.clients)
     down = run.setting.method.broadcast(run.server, info)
     assert isinstance(down, PerClient)
     sent = [b"".join(leaf.numpy().tobytes() for leaf in tree.leaves(down[c])) for c in down]
@@ -75,3 +81,31 @@ def test_a_method_that_moves_examples_is_refused_before_the_run(tmp_path):
     with pytest.raises(CapabilityError, match="never leave their sites"):
         Stage.set(catalog.method_class("fedavg-shared")(), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["ditto", "fedper"])
+def test_a_client_that_diverges_keeps_the_same_state_over_messages(name, tmp_path):
+    method = catalog.method_class(name)(batch_size=4)
+    stage = Stage.set(method, tmp_path, one_diverges())
+    served, oracle = stage.play(), stage.oracle()
+    require_close(oracle.server, served.server, "the server's state", 1e-5)
+    for client in stage.world.data.clients:
+        require_close(oracle.clients[client], stage.kept(client), f"what {client} keeps", 1e-5)
+    assert set(served.divergence.clients) == {"c2"}
+    assert {c: (d.first, d.rounds) for c, d in served.divergence.clients.items()} == {
+        c: (d.first, d.rounds) for c, d in oracle.divergence.clients.items()
+    }
+
+
+def test_a_server_state_that_would_not_be_finite_is_not_adopted_and_the_log_says_so(
+    tmp_path, caplog
+):
+    method = catalog.method_class("fedadam")(server_optimizer=Adam(lr=1e39, betas=(0.0, 0.0)))
+    stage = Stage.set(method, tmp_path)
+    served = stage.play()
+    assert tree.is_finite(served.server)
+    assert set(served.divergence.failed) == {1, 2, 3}
+    assert "round 1: the server keeps its old state: the new server state" in caplog.text
+    assert "Try a smaller learning rate" in caplog.text
+    lines = [json.loads(x) for x in (tmp_path / "out/rounds.jsonl").read_text().splitlines()]
+    assert all("holds a NaN or an infinity" in line["failed"] for line in lines)

@@ -11,8 +11,8 @@ import pytest
 from staging import FlowerTransport, LoopbackGrid, Stage
 
 from motet import FedAvg, FedFomo
-from motet.backends import flower_apps
-from motet.remote.parcels import Parcel
+from motet.deploy._runtime import flower_apps
+from motet.deploy._runtime.parcels import Parcel
 
 CONFIG = """
 [method]
@@ -33,8 +33,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 before = set(sys.modules)
-from motet.backends.flower_apps import client_app
-from motet.remote.agreement import Agreement
+from motet.deploy._runtime.flower_apps import client_app
+from motet.deploy._runtime.agreement import Agreement
 
 place, run_config = sys.argv[1], {{"experiment": "one", "config": {CONFIG!r}}}
 agreed = Agreement.from_text("one", {CONFIG!r})
@@ -43,6 +43,7 @@ header = {{"client": "a", "agreed": agreed.agreed, "round": 0, "clients": 3}}
 arrays = ArrayRecord({{name: Array(leaf.numpy()) for name, leaf in body.items()}})
 content = RecordDict({{"arrays": arrays, "header": ConfigRecord(header)}})
 node_config = {{"client": "a", "data": place, "state-dir": place + "/state"}}
+node_config["agreed"] = agreed.agreed
 message = Message(content, 1, "train")
 message.metadata.__dict__["_message_id"] = "first"
 reply = client_app()(message, Context(1, 1, node_config, RecordDict(), run_config))
@@ -51,7 +52,12 @@ assert "weight" in header, header
 print(*set(sys.modules) - before)
 """
 NEEDED = {"motet", "torch", "numpy", "safetensors"}
-SERVERS_OWN = {"motet.remote.conductor", "motet.rundir", "motet.checkpoint", "sqlite3"}
+SERVERS_OWN = {
+    "motet.deploy._runtime.server_loop",
+    "motet._runs.run_dir",
+    "motet._runs.checkpoint",
+    "sqlite3",
+}
 COMPILERS = {"torch._dynamo", "torch._inductor", "sympy", "torch.fx.experimental.proxy_tensor"}
 
 

@@ -9,14 +9,14 @@ import pytest
 from staging import Array, Error, Message, Stage
 
 from motet import Ditto, FedAvg, FedPer
+from motet._engine.federation import Run
 from motet.errors import CohortError, RequestError
-from motet.federation import Run
-from motet.testing.comparing import require_close, require_same
+from motet.testing._comparing import require_close, require_same
 
 
 @pytest.fixture(autouse=True)
 def heard(caplog):
-    caplog.set_level(logging.INFO, "motet.remote")
+    caplog.set_level(logging.INFO, "motet.deploy._runtime")
     return caplog
 
 
@@ -59,12 +59,12 @@ def advanced_without(run: Run, client: str):
     """Let everybody work, and combine all uploads but one."""
     setting, method = run.setting, run.setting.method
     everybody = tuple(sorted(setting.federation.clients))
-    info = setting.info(run.finished, everybody)
+    info = setting.info(run.rounds_done, everybody)
     down = method.broadcast(run.server, info)
     run.backend.train(down, info._replace(cohort=(client,)))
     others = tuple(c for c in everybody if c != client)
     outcome = run.backend.train(down, info._replace(cohort=others))
-    run.finished += 1
+    run.rounds_done += 1
     combined = method.reduce.finish(outcome.partial, down)
     return method.server_update(run.server, combined, info._replace(cohort=others), setting.task)
 
@@ -97,9 +97,9 @@ SPOILT = {
         lambda r, n: r.__setitem__(n, Array(r[n].numpy().astype(np.float16))),
         "should be torch.float32",
     ),
-    "a hundred times the size": (larger, "bytes came where"),
-    "a size that is not true": (lying, "is no array of numbers"),
-    "text": (set_array(np.array(["a"])), "no tensors"),
+    "a hundred times the size": (larger, "expected at most"),
+    "a size that is not true": (lying, "is not an array of numbers"),
+    "text": (set_array(np.array(["a"])), "not tensors"),
     "an unknown name": (lambda r, n: r.__setitem__("extra", r.pop(n)), "unexpected"),
     "a missing name": (lambda r, n: r.pop(n), "missing"),
 }
@@ -150,7 +150,7 @@ def test_a_late_reply_is_ignored_and_named(tmp_path, heard):
 
     stage = Stage.set(FedAvg(), tmp_path, fault=fault, deadline_s=1.0)
     served = stage.play()
-    assert "round 2: few's reply of round 1 came late and is ignored" in heard.text
+    assert "round 2: few's reply of round 1 arrived late and is ignored" in heard.text
     require_close(without(stage, "few", 1).server, served.server, "the server", 1e-6)
 
 
@@ -168,7 +168,7 @@ def test_a_reply_of_an_earlier_round_is_refused(tmp_path, heard):
 
     stage = Stage.set(FedAvg(), tmp_path, fault=in_round(2, "few", older))
     served = stage.play()
-    assert "round 2: few rejected: a reply of round 1 came in round 2." in heard.text
+    assert "round 2: few rejected: got a reply of round 1 in round 2." in heard.text
     require_close(without(stage, "few", 2).server, served.server, "the server", 1e-6)
 
 
@@ -179,7 +179,10 @@ def test_a_weight_that_is_no_weight_is_refused(tmp_path, heard):
 
     stage = Stage.set(FedAvg(), tmp_path, fault=in_round(2, "few", heavy))
     stage.play()
-    assert "round 2: few rejected: a weight is above 0 and finite; inf came." in heard.text
+    assert (
+        "round 2: few rejected: a weight is a number of examples or batches from 1 to "
+        in heard.text
+    )
 
 
 def test_a_round_that_too_few_answer_is_run_again_and_ends_as_if_nothing_had_happened(
@@ -210,5 +213,5 @@ def test_a_run_that_nobody_answers_stops_with_a_sentence(tmp_path, heard):
 
 
 def test_a_minimum_that_the_cohort_can_never_reach_is_refused_before_the_run(tmp_path):
-    with pytest.raises(RequestError, match="min-clients=4 can never be heard"):
+    with pytest.raises(RequestError, match="min-clients=4 can never reply"):
         Stage.set(FedAvg(), tmp_path, cohort=2, min_clients=4).play()

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from staging import Given, Stage
 
-from motet import APFL, Ditto, FedPer, Flow, KNNPer, tree
-from motet.remote.sitedata import Everywhere
+from motet import APFL, Ditto, FedPer, Flow, KNNPer
+from motet._core import tree
+from motet.deploy._runtime.sitedata import Everywhere
 
 METHODS = [FedPer(), KNNPer(), Ditto(), APFL(), Flow()]
 COMMON = {0.0, 0.5, 1.0}  # numbers that any message may hold by chance
@@ -27,7 +28,7 @@ def private_bytes(stage: Stage) -> list[bytes]:
     needles = [row.numpy().tobytes() for c in data.clients for row in data.examples(c, "train").x]
     # Not after the first round: where local work is one step, a personal model is then the one
     # that is sent up, since both began as the same.
-    while run.finished < stage.run.rounds:
+    while run.rounds_done < stage.run.rounds:
         run.advance()
         needles += [part for c in data.clients for part in as_bytes(run.clients[c])]
     shared = set(as_bytes(run.server))
@@ -63,7 +64,7 @@ class CarelessStage(Stage):
 
 def test_an_error_about_the_data_of_a_site_stays_there(tmp_path, caplog):
     stage = CarelessStage.set(FedPer(), tmp_path)
-    with caplog.at_level(logging.WARNING, "motet.remote"):
+    with caplog.at_level(logging.WARNING, "motet.deploy._runtime"):
         stage.play()
     assert "round 1: few rejected: its site failed with ValueError; the log there" in caplog.text
     assert b"Smith" not in b"".join(stage.grid.traffic)

@@ -10,11 +10,11 @@ import pytest
 from staging import LoopbackGrid, Stage, client_app, server_app
 
 from motet import Ditto, FedAvg, FedFomo, Scaffold
+from motet._engine.records import read_scores
+from motet.deploy._runtime.directory import read_server
+from motet.deploy._runtime.private import Kept, PrivateFile
 from motet.errors import RequestError, StateError
-from motet.records import read_scores
-from motet.remote.directory import read_server
-from motet.remote.private import Kept, PrivateFile
-from motet.testing.comparing import require_same
+from motet.testing._comparing import require_same
 
 
 class PowerCutError(Exception):
@@ -69,7 +69,10 @@ def test_a_site_that_is_ahead_of_the_server_says_so(tmp_path, caplog):
     stage = Stage.set(Ditto(), tmp_path, deadline_s=0.5, attempts=1)
     stage.play()
     shutil.rmtree(tmp_path / "out")
-    with caplog.at_level(logging.WARNING, "motet.remote"), pytest.raises(Exception, match="tried"):
+    with (
+        caplog.at_level(logging.WARNING, "motet.deploy._runtime"),
+        pytest.raises(Exception, match="tried"),
+    ):
         stage.play()
     assert "round 3 is done here, and round 1 was asked for" in caplog.text
 
@@ -122,6 +125,6 @@ def test_a_failure_ends_with_a_line_that_says_it(tmp_path, caplog):
         "out": str(tmp_path),
     }
     grid = LoopbackGrid(client_app(), {}, run_config)
-    with caplog.at_level(logging.ERROR, "motet.remote"), pytest.raises(RequestError):
+    with caplog.at_level(logging.ERROR, "motet.deploy._runtime"), pytest.raises(RequestError):
         grid.drive(server_app())
     assert 'experiment trial: failed: no method is called "fedpre"' in caplog.text

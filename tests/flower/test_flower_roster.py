@@ -10,10 +10,10 @@ import pytest
 from staging import Given, Stage
 
 from motet import FedAvg, FedFomo, FedPer
+from motet._engine.records import read_scores
+from motet.deploy._runtime.sitedata import Everywhere
 from motet.errors import CohortError
-from motet.records import read_scores
-from motet.remote.sitedata import Everywhere
-from motet.testing.comparing import require_close
+from motet.testing._comparing import require_close
 
 
 class Unlisted(Everywhere):
@@ -33,7 +33,7 @@ class OpenStage(Stage):
 
 @pytest.fixture(autouse=True)
 def heard(caplog):
-    caplog.set_level(logging.INFO, "motet.remote")
+    caplog.set_level(logging.INFO, "motet.deploy._runtime")
     return caplog
 
 
@@ -112,7 +112,9 @@ def test_those_who_joined_are_still_there_after_a_restart(tmp_path):
 def test_a_run_waits_for_enough_clients_and_no_longer_than_the_deadline(tmp_path, heard):
     stage = Stage.set(FedAvg(), tmp_path, min_clients=2, deadline_s=0.1)
     stage.grid.offline = set(stage.world.data.clients) - {"few"}
-    with pytest.raises(CohortError, match=r"2 clients are needed, and 1 came within 0.1 s: few\."):
+    with pytest.raises(
+        CohortError, match=r"2 clients are needed, and 1 connected within 0.1 s: few\."
+    ):
         stage.play()
     assert "waiting for clients: 1 of 2 online" in heard.text
 
@@ -129,4 +131,4 @@ def test_a_message_for_another_client_is_refused(tmp_path, heard):
     stage = Stage.set(FedAvg(), tmp_path)
     stage.grid.nodes["few"] = {**stage.grid.nodes["few"], "client": "many"}
     stage.play()
-    assert 'few rejected: a message for "few" came to "many".' in heard.text
+    assert 'few rejected: "many" got a message for "few".' in heard.text

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 from staging import Stage
 
-from motet import catalog
-from motet.testing.comparing import require_close
+from motet.methods import _catalog as catalog
+from motet.testing._comparing import require_close
 
 with warnings.catch_warnings():  # of packages that Flower and Ray import, about each other
     warnings.simplefilter("ignore")
@@ -18,7 +18,7 @@ with warnings.catch_warnings():  # of packages that Flower and Ray import, about
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 
-    from motet.backends.flower_apps import FlowerTransport, client_app
+    from motet.deploy._runtime.flower_apps import FlowerTransport, client_app
 
 pytestmark = pytest.mark.distributed
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from motet.deploy._runtime.agreement import Agreement
+from motet.deploy._runtime.data_schema import DataSchema, blank, empty_federation
+from motet.deploy._runtime.parcels import scalar, unpack, unpack_first
+from motet.deploy._runtime.server_limits import ServerLimits
 from motet.errors import CapabilityError, DataError, RequestError, WireError
-from motet.remote.agreement import Agreement
-from motet.remote.outline import Form, blank, outline
-from motet.remote.parcels import scalar, unpack, unpack_first
-from motet.remote.terms import Terms
 
 CONFIG = """
 [run]
@@ -72,7 +72,7 @@ def test_a_folder_of_arrays_is_read_as_it_was_agreed(tmp_path):
 
 def test_inputs_of_another_shape_are_refused(tmp_path):
     np.savez(tmp_path / "train.npz", x=np.ones((6, 5), np.float32), y=np.zeros(6, np.int64))
-    with pytest.raises(DataError, match=r"shape \(2,\) was agreed on; \(5,\) came"):
+    with pytest.raises(DataError, match=r"shape \(2,\) was agreed on; got \(5,\)"):
         agreement().sites.load("a", str(tmp_path))
 
 
@@ -90,7 +90,7 @@ def test_a_site_without_data_is_told_how_to_give_some():
 
 
 def test_an_outline_has_names_and_forms_and_no_example():
-    data = outline(Form(shape=(2,), classes=3), ["b", "a"], "agreed")
+    data = empty_federation(DataSchema(shape=(2,), classes=3), ["b", "a"], "agreed")
     assert data.clients == ("b", "a")
     assert data.hash == "agreed"
     x, y = data.examples("a", "train")
@@ -100,7 +100,7 @@ def test_an_outline_has_names_and_forms_and_no_example():
 
 def test_server_and_sites_start_from_the_same_model(tmp_path):
     agreed = agreement()
-    server = agreed.setting(agreed.outline(("a", "b")))
+    server = agreed.setting(agreed.empty_federation(("a", "b")))
     site = agreed.setting_at("a", write_table(tmp_path / "a.csv", ROWS))
     assert server.initial.keys() == site.initial.keys()
     assert all(torch.equal(server.initial[name], site.initial[name]) for name in server.initial)
@@ -129,10 +129,10 @@ def test_a_method_that_moves_examples_is_refused():
 
 
 def test_terms_are_read_with_hyphens_and_commas():
-    terms = Terms.from_run_config(
+    terms = ServerLimits.from_run_config(
         {"out": "runs/1", "clients": "b, a", "min-clients": 2, "deadline-s": 5.0, "config": "..."}
     )
-    assert terms == Terms(out="runs/1", clients=("b", "a"), min_clients=2, deadline_s=5.0)
+    assert terms == ServerLimits(out="runs/1", clients=("b", "a"), min_clients=2, deadline_s=5.0)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_terms_are_read_with_hyphens_and_commas():
 )
 def test_terms_that_cannot_be_met_are_refused(wrong, sentence):
     with pytest.raises(RequestError, match=sentence):
-        Terms.from_run_config({"out": "runs/1", **wrong})
+        ServerLimits.from_run_config({"out": "runs/1", **wrong})
 
 
 def test_a_header_s_numbers_are_numbers():
@@ -164,5 +164,5 @@ def test_a_message_has_the_form_whose_names_came():
 
 
 def test_what_does_not_fit_is_refused_before_it_is_copied():
-    with pytest.raises(WireError, match="400 bytes came where 8 were expected"):
+    with pytest.raises(WireError, match="expected at most 8 bytes; got 400"):
         unpack({"a": torch.zeros(2)}, {"a": np.zeros(100, np.float32)})

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import NUMBERS, TEXTS, spoilt_bytes, spoilt_tree
 
-from motet import tree, wire
+from motet._core import tree, wire
+from motet.deploy._runtime.parcels import read_npy, scalar, unpack
 from motet.errors import WireError
-from motet.remote.parcels import read_npy, scalar, unpack
 
 TEMPLATE = {"w": torch.zeros(2, 3), "steps": torch.zeros((), dtype=torch.int64)}
 WRITTEN = wire.to_bytes(TEMPLATE)

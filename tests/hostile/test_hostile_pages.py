@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.comparing.comparison import Comparison, Cost, Failure, FederationPicture, Look, Row
-from motet.evaluate import Evaluation, Score
+from motet._compare.comparison import Comparison
+from motet._engine.evaluation import Evaluation, Score
+from motet._engine.results import Cost, Failure, Look, Row
+from motet._verdict.federation_summary import FederationSummary
 from motet.report import page
 
 NAMES = (
@@ -81,7 +83,7 @@ def about(clients, label, word):
         cohort=1.0,
         added=(label,),
         failures=(Failure(label=label, seed=1, reason=word),),
-        federation=FederationPicture(
+        federation=FederationSummary(
             name=word, labels=(word, "b"), sizes=sizes, histograms=dict.fromkeys(clients, (1, 4))
         ),
     )

@@ -31,7 +31,7 @@ def test_the_worst_inputs_get_a_sentence_within_the_stated_memory(tmp_path, what
     config, table = WORST[what]
     (tmp_path / "c.toml").write_text(config)
     (tmp_path / "t.csv").write_text(table)
-    command = [sys.executable, "-c", f"{LIMITED}from motet.cli.main import main; main()"]
+    command = [sys.executable, "-c", f"{LIMITED}from motet._cli.main import main; main()"]
     done = subprocess.run(
         [*command, "run", "c.toml", "--out", "out"],
         capture_output=True,

@@ -107,4 +107,5 @@ def test_a_place_that_holds_no_table_is_a_sentence(target):
 
 
 def test_a_table_named_in_a_config_is_read_and_never_written():
-    assert run(CONFIG.replace("t.csv", "../work/t.csv")) == (0, "", frozenset())
+    outcome = run(CONFIG.replace("t.csv", "../work/t.csv"))
+    assert (outcome.code, outcome.written) == (0, frozenset())

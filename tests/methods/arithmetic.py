@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import motet
-from motet import tree
+from motet._core import tree
 from motet.data import from_arrays
 
 BACKENDS = ("serial", "vectorized")
@@ -54,8 +54,8 @@ def bowls(**clients):
     """Give each client copies of one example: `a=(curvature, optimum, copies)`."""
 
     def pair(curvature, optimum, copies=1):
-        x = np.full(copies, curvature**0.5, np.float64)
-        return x, x * optimum
+        x = np.full(copies, curvature**0.5, np.float32)
+        return x, np.float32(x * optimum)
 
     train = {name: pair(*about) for name, about in clients.items()}
     return from_arrays(train, val=train, test=train)

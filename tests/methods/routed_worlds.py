@@ -66,7 +66,7 @@ def finish(method, task=NET, data=None, backend="serial", rounds=2, **settings):
 def work(run, client="c0"):
     """Return the arguments of a client's next local work."""
     method, setting = run.setting.method, run.setting
-    info = setting.info(run.finished, tuple(run.clients))
+    info = setting.info(run.rounds_done, tuple(run.clients))
     data = setting.data(client, method.plans(), info.number)
     return method.broadcast(run.server, info), {}, data, setting.task
 

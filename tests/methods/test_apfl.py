@@ -6,8 +6,8 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Local, Mean, Sgd
-from motet.methods.apfl import APFL, mixture
-from motet.testing.worlds import TinyNet, quadratic, ragged
+from motet.methods._apfl import APFL, mixture
+from motet.testing._worlds import TinyNet, quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 import motet
 from motet import FedAvg, Key, Mean, Sgd
 from motet.errors import RequestError
-from motet.methods.cfl import CFL
-from motet.methods.cluster_tree import bipartition, cosines, plant, split
-from motet.testing.worlds import TinyNet, quadratic, ragged
+from motet.methods._bases.cluster_tree import bipartition, cosines, plant, split
+from motet.methods._cfl import CFL
+from motet.testing._worlds import TinyNet, quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 

@@ -6,9 +6,9 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Local, Sgd
-from motet.methods.ditto import Ditto
-from motet.methods.mr_mtl import MRMTL
-from motet.testing.worlds import quadratic, ragged
+from motet.methods._ditto import Ditto
+from motet.methods._mr_mtl import MRMTL
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 TARGETS = {"a": [1.0], "b": [4.0, 4.0], "c": [-2.0]}

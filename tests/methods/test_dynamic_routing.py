@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 import motet
 from motet import Sgd, Task
-from motet.methods.dynamic_routing import DynamicRouting
-from motet.methods.flow import Flow
+from motet.methods._flow.dynamic_routing import DynamicRouting
+from motet.methods._flow.method import Flow
 
 
 @pytest.fixture(params=["serial", "vectorized"])

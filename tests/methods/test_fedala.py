@@ -7,13 +7,14 @@ from arithmetic import BACKENDS
 from toys import assert_close, assert_same
 from two_layers import differ, finish
 
+import motet
 from motet import FedAvg, Key, Local, Sgd
+from motet._core.schedules import Linear
+from motet._core.tree import drop, pick, slot
+from motet._training.batching import Plan, draw
 from motet.errors import RequestError
-from motet.methods.fedala import FedALA, mixture
-from motet.plans import Plan, draw
-from motet.schedules import Linear
-from motet.testing.worlds import batch_norm, quadratic, ragged
-from motet.tree import drop, pick, slot
+from motet.methods._fedala import FedALA, mixture
+from motet.testing._worlds import batch_norm, quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 EVERYTHING = ("body", "head")
@@ -92,7 +93,7 @@ def test_with_all_weights_at_0_it_is_local(backend):
 @BOTH
 def test_lower_layers_are_taken_as_received_and_upper_ones_are_mixed(backend):
     world = ragged()
-    run = finish(FedALA(), world, backend, 3)
+    run = finish(FedALA(weight_lr=0.0), world, backend, 3)  # so W stays as the client kept it
     for client in world.data.clients:
         own, weight = (slot(part, run.clients[client]) for part in ("own", "weight"))
         assert set(weight) == {"head.weight", "head.bias"}
@@ -109,11 +110,59 @@ def test_a_mixture_is_exact_at_both_ends():
 
 
 @BOTH
-def test_served_is_the_last_local_model(backend):
+def test_after_adapt_is_the_last_local_model(backend):
     world = ragged()
     run = finish(FedALA(), world, backend)
     for client in world.data.clients:
-        assert_same(run.personal(client), slot("own", run.clients[client]))
+        assert_same(run.personal(client, "after_adapt"), slot("own", run.clients[client]))
+
+
+@BOTH
+@pytest.mark.parametrize("rounds", [1, 2, 3])  # W is searched for longer after the first
+def test_served_is_the_model_that_the_next_local_training_starts_from(backend, rounds):
+    world = ragged()
+    run = finish(FedALA(first_epochs=3), world, backend, rounds)
+    served = {client: run.personal(client) for client in world.data.clients}
+    idle = run.serving(method=FedALA(first_epochs=3, epochs=0))
+    idle.advance()
+    for client, model in served.items():
+        assert_close(model, slot("own", idle.clients[client]))
+
+
+@BOTH
+def test_scores_are_the_authors_after_local_aggregation_and_before_training(backend):
+    """The authors' loop in NumPy: send, aggregate locally, score, train, average."""
+    targets, lr, eta, first_epochs = {"a": [1.0, 2.0], "b": [5.0]}, 0.1, 0.1, 4
+    world = quadratic(targets)
+    method = FedALA(
+        mixed=("w",),
+        optimizer=Sgd(lr=lr),
+        weight_lr=eta,
+        share=1.0,
+        first_epochs=first_epochs,
+        batch_size=None,
+    )
+    course = motet.rounds(method, world.task, world.data, rounds=4, backend=backend)
+    received = finish(method, world, backend, 0).server["w"].item()
+    aims, sizes = {c: np.mean(a) for c, a in targets.items()}, {c: len(targets[c]) for c in targets}
+    own, weight = {}, dict.fromkeys(targets, 1.0)
+    served = dict.fromkeys(targets, received)  # before the first round
+    for number, done in enumerate(course):
+        start = {}
+        for client, aim in aims.items():
+            if client in own:
+                gap = received - own[client]
+                for _ in range(first_epochs if number == 1 else 1):
+                    slope = gap * (own[client] + gap * weight[client] - aim)
+                    weight[client] = np.clip(weight[client] - eta * slope, 0, 1)
+                start[client] = own[client] + gap * weight[client]
+            else:
+                start[client] = received
+            assert served[client] == pytest.approx(start[client], abs=1e-6)
+            own[client] = start[client] - lr * (start[client] - aim)
+        received = sum(sizes[c] * own[c] for c in own) / sum(sizes.values())
+        served = {client: done.run.personal(client)["w"].item() for client in targets}
+    assert any(0 < w < 1 for w in weight.values())
 
 
 @BOTH

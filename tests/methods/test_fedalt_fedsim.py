@@ -11,10 +11,9 @@ from torch.testing import assert_close
 
 import motet
 from motet import Adam, Blocks, FedAlt, FedAvg, FedPer, FedRep, FedSim, LGFedAvg, Local, Mean, Sgd
+from motet._core.schedules import Linear
+from motet._core.tree import count_bytes, pick
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.schedules import Linear
-from motet.testing import check_method
-from motet.tree import count_bytes, pick
 
 UNIFORM = Mean(weights="uniform")
 BOTH = pytest.mark.parametrize("method", [FedAlt, FedSim])
@@ -653,19 +652,3 @@ def test_hyperparameters_that_mean_nothing_are_refused_at_once(method, wrong, sa
 def test_a_phase_counts_epochs_or_steps_but_not_both():
     with pytest.raises(RequestError, match="not both"):
         FedAlt(personal_epochs=1, personal_steps=1)
-
-
-# ---- Conformance ---------------------------------------------------------------------------------
-
-VARIANTS = [
-    FedAlt(personal_steps=2, shared_steps=1, replay=True, pull=0.1),
-    FedAlt(keep_personal=False, norm="local_stats", server_optimizer=Adam(lr=1e-3)),
-    FedSim(personal_optimizer=Sgd(lr=0.01, momentum=0.9), norm="local_layers"),
-    FedSim(keep_personal=False, pull=0.1, pull_to="zero", reduce=Mean(weights="batches")),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
-def test_variants_keep_every_promise_of_a_method(variant):
-    check_method(variant)

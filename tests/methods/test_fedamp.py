@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 import motet
 from motet import Local, Mean, Sgd
-from motet.methods.fedamp import FedAMP, HeurFedAMP, squared_distances
-from motet.methods.mr_mtl import MRMTL
-from motet.testing.worlds import quadratic, ragged
+from motet.methods._fedamp import FedAMP, HeurFedAMP, squared_distances
+from motet.methods._mr_mtl import MRMTL
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 EITHER = pytest.mark.parametrize("method", [FedAMP, HeurFedAMP])

@@ -8,12 +8,13 @@ from torch import nn
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet import Adam, FedAvg, Key, Mean, Sgd, tree
+from motet import Adam, FedAvg, Key, Mean, Sgd
+from motet._core import tree
+from motet._engine.federation import start
 from motet.data import from_arrays
 from motet.errors import RequestError
-from motet.federation import start
 from motet.testing import batch_norm, quadratic, ragged
-from motet.testing.worlds import TinyNet
+from motet.testing._worlds import TinyNet
 
 TASK = ragged().task
 BACKENDS = ["serial", "vectorized"]

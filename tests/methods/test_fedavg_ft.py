@@ -7,9 +7,10 @@ import torch
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet import FedAvg, FedAvgFT, Sgd, tree
+from motet import FedAvg, FedAvgFT, Sgd
+from motet._core import tree
 from motet.testing import batch_norm, quadratic, ragged
-from motet.testing.driving import predictions, states
+from motet.testing._driving import predictions, states
 
 TASK = ragged().task
 

@@ -9,10 +9,10 @@ from toys import assert_same
 
 import motet
 from motet import FedAvg, Sgd
-from motet.comparing.contest import compare
+from motet._compare.compare import compare
 from motet.data import from_arrays
 from motet.errors import RequestError
-from motet.methods.fedavg_shared import FedAvgShared
+from motet.methods._fedavg_shared import FedAvgShared
 from motet.testing import quadratic
 
 
@@ -74,7 +74,7 @@ def test_the_callers_federation_stays_as_it_was_and_tests_are_a_clients_own():
 
 def test_in_a_comparison_the_others_train_on_their_own_data():
     data, settings = classes(), {"epochs": 1, "batch_size": 4}
-    table = compare([FedAvgShared(beta=0.5, **settings)], NORMED, data, rounds=1)
+    table = compare([FedAvgShared(beta=0.5, **settings)], NORMED, data, rounds=1, seeds=1)
     gradients = {row.label: row.cost.gradients for row in table.rows}
     own = sum(data.sizes().values())
     assert gradients["fedavg"] == own

@@ -7,10 +7,10 @@ from two_layers import PRODUCT, base_step, differ, everything, finish, products
 
 import motet
 from motet import Adam, FedAvg, FedAvgFT, Mean, Sgd
+from motet._core.tree import clone, drop, pick
 from motet.errors import RequestError
-from motet.methods.fedbabu import FedBABU
-from motet.testing.worlds import batch_norm, ragged
-from motet.tree import clone, drop, pick
+from motet.methods._fedbabu import FedBABU
+from motet.testing._worlds import batch_norm, ragged
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 UNIFORM = Mean(weights="uniform")

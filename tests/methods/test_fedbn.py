@@ -9,10 +9,10 @@ from two_layers import differ, everything, finish
 
 import motet
 from motet import FedAvg, Key, Mean, Sgd
-from motet.methods.fedbn import FedBN
+from motet._core.tree import count_bytes, drop, pick, slot
+from motet.methods._fedbn import FedBN
 from motet.testing import check_method
-from motet.testing.worlds import batch_norm, ragged
-from motet.tree import count_bytes, drop, pick, slot
+from motet.testing._worlds import batch_norm, ragged
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 UNIFORM = Mean(weights="uniform")

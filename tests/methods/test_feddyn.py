@@ -6,10 +6,11 @@ import pytest
 from arithmetic import BACKENDS, BOWL, NORMED, bowls, classes, differ, finish, uploads
 from toys import assert_close, assert_same
 
-from motet import FedAvg, Mean, Sgd, tree
+from motet import FedAvg, Mean, Sgd
+from motet._core import tree
 from motet.errors import RequestError
-from motet.methods.feddyn import FedDyn
-from motet.methods.fedprox import FedProx
+from motet.methods._feddyn import FedDyn
+from motet.methods._fedprox import FedProx
 
 UNIFORM = Mean(weights="uniform")
 UNEVEN = {"a": (1.0, 4.0, 1), "b": (5.0, -2.0, 3), "c": (0.5, 1.0, 2)}

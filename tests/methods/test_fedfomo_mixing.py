@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from motet.methods.affinity import affinity_step, first_affinity
-from motet.methods.model_mixing import (
+from motet.methods._fedfomo.affinity import affinity_step, first_affinity
+from motet.methods._fedfomo.mixing import (
     distance,
     first_order_weights,
     leave_one_out_weights,

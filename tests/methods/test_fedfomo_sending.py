@@ -5,12 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from motet._core.keys import Key
 from motet.errors import RequestError
-from motet.keys import Key
 from motet.method import RoundInfo
-from motet.methods.fomo_exchange import NOBODY, Server
-from motet.methods.fomo_sending import Sending, choose, cluster, exploration
+from motet.methods._fedfomo.exchange import NOBODY, Server
+from motet.methods._fedfomo.sending import Sending, choose, cluster, exploration
 
 CLIENTS = ("a", "b", "c", "d", "e")
 AFFINITY = torch.tensor(
@@ -173,6 +175,55 @@ def test_hierarchical_adds_group_averages_and_their_average():
     averages = [float(s["w"]) for s, o in zip(down.slots, down.owners, strict=True) if o == NOBODY]
     assert sorted(averages) == [1.5, 2.75, 4.0]
     assert [o for o in owners(down) if o != NOBODY] == [1]
+
+
+def sources(clients, uploaded, seed, **changes):
+    """What every client is offered, its own model first, as shares of the clients' models.
+
+    The model of client number n is the n-th unit vector, so a model is what it was made of.
+    """
+    names = tuple(f"c{number}" for number in range(clients))
+    drawn = Key(seed).fold("likes").numpy().normal(0, 2, (clients, clients))
+    there = Server({"w": torch.eye(clients)}, torch.tensor(uploaded), torch.tensor(drawn))
+    rules = sending(explore=0.3, **changes)
+    round_ = RoundInfo(3, 10, (*names, "stranger"), names, Key(seed).fold("server", 3))
+    offered = rules.downloads(there, round_)
+    assert {len(offered[name].slots) for name in names} == {rules.slots(clients)}
+    own = {name: [unit] for name, unit in zip(names, torch.eye(clients), strict=True)}
+    return {
+        name: own.get(name, [])
+        + [slot["w"] for slot, valid in zip(down.slots, down.valid, strict=True) if valid]
+        for name, down in offered.items()
+    }
+
+
+FEDERATIONS = st.integers(1, 9).flatmap(
+    lambda clients: st.tuples(
+        st.just(clients), st.lists(st.booleans(), min_size=clients, max_size=clients)
+    )
+)
+
+
+@given(FEDERATIONS, st.integers(1, 6), st.integers(1, 11), st.integers(0, 5))
+def test_no_two_candidates_are_made_of_the_same_models(federation, models, groups, seed):
+    for offered in sources(*federation, seed, models=models, hierarchical=groups).values():
+        for number, one in enumerate(offered):
+            assert float(one.sum()) == pytest.approx(1)
+            for other in offered[:number]:
+                assert float((one - other).abs().max()) > 1e-6
+
+
+@given(FEDERATIONS, st.integers(1, 6), st.integers(1, 11), st.integers(0, 5))
+def test_hierarchical_adds_averages_of_several_clients_and_takes_nothing_away(
+    federation, models, groups, seed
+):
+    plain = sources(*federation, seed, models=models)
+    grouped = sources(*federation, seed, models=models, hierarchical=groups)
+    several = sum(federation[1]) > 1
+    for client, offered in grouped.items():
+        singles = [model.tolist() for model in offered if float(model.max()) > 1 - 1e-6]
+        assert singles == [model.tolist() for model in plain[client]]
+        assert (len(offered) > len(singles)) == several
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from torch.testing import assert_close
 
 import motet
 from motet import Blocks, FedAvg, FedPer, Local, Sgd
-from motet.ablations import linear_base
+from motet._core.tree import count_bytes
 from motet.errors import CapabilityError, RequestError, SelectorError
 from motet.models import ResNet18, SmallCNN
-from motet.testing import check_method
-from motet.tree import count_bytes
+from motet.models._surgery.ablations import linear_base
 
 
 @pytest.fixture(params=["serial", "vectorized"])
@@ -190,7 +189,8 @@ def test_aggregation_does_not_touch_a_head(backend):
     before = finish(FedPer(), NET, data, backend, rounds=0)
     trained = before.personal("a", point="after_local")
     kept = finish(FedPer(), NET, data, backend, rounds=1).clients["a"]
-    assert digest(kept) == {k: v for k, v in digest(trained).items() if k in kept}
+    # A client alone and a client in a stack agree to rounding.
+    assert_close(kept, {k: v for k, v in trained.items() if k in kept}, rtol=1e-6, atol=1e-7)
 
 
 def test_doubling_every_client_changes_nothing_and_a_twin_is_a_double_weight(backend):
@@ -377,9 +377,3 @@ def test_an_unknown_head_init_is_refused_at_once():
         FedPer(head_init="random")
     with pytest.raises(RequestError, match="0 or more"):
         replace(FedPer(), head_epochs=-1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("norm", ["average", "local_stats", "local_layers"])
-def test_the_fine_tuning_variant_keeps_every_promise_of_a_method(norm):
-    check_method(FedPer(head_epochs=1, norm=norm, personal=Blocks(last=2)))

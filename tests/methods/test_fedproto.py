@@ -5,10 +5,11 @@ import torch
 from torch.testing import assert_close
 
 import motet
-from motet import Local, tree
+from motet import Local
+from motet._core import tree
 from motet.errors import CapabilityError, RequestError
-from motet.methods.fedproto import FedProto
-from motet.testing.worlds import quadratic, ragged
+from motet.methods._fedproto import FedProto
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 

@@ -8,7 +8,7 @@ from toys import assert_same
 
 from motet import FedAvg, Sgd
 from motet.errors import RequestError
-from motet.methods.fedprox import FedProx
+from motet.methods._fedprox import FedProx
 
 
 @pytest.fixture(params=BACKENDS)

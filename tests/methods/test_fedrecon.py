@@ -7,13 +7,13 @@ from two_layers import PRODUCT, base_step, differ, everything, finish, head_step
 
 import motet
 from motet import FedAvg, Sgd
+from motet._core.aggregation.mean import Mean
+from motet._core.tree import pick
 from motet.errors import CapabilityError
-from motet.methods.fedalt import FedAlt
-from motet.methods.fedrecon import FedRecon
+from motet.methods._fedalt import FedAlt
+from motet.methods._fedrecon import FedRecon
 from motet.optim import Yogi
-from motet.reduce import Mean
-from motet.testing.worlds import batch_norm, ragged
-from motet.tree import pick
+from motet.testing._worlds import batch_norm, ragged
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 HEAVY = Sgd(lr=0.1, momentum=0.9, weight_decay=0.1)

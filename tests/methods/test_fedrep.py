@@ -17,12 +17,12 @@ from two_layers import (
 
 import motet
 from motet import FedAvg, FedPer, Local, Mean, Sgd
-from motet.methods.fedalt import FedAlt
-from motet.methods.fedbabu import FedBABU
-from motet.methods.fedrep import FedRep
-from motet.methods.fedsim import FedSim
-from motet.testing.worlds import batch_norm, ragged
-from motet.tree import drop, pick
+from motet._core.tree import drop, pick
+from motet.methods._fedalt import FedAlt
+from motet.methods._fedbabu import FedBABU
+from motet.methods._fedrep import FedRep
+from motet.methods._fedsim import FedSim
+from motet.testing._worlds import batch_norm, ragged
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 EVERYTHING = ("body", "head")

@@ -12,14 +12,14 @@ from two_layers import PRODUCT, differ, finish, products
 
 import motet
 from motet import Blocks, FedAvg, Sgd
-from motet.backends.stacking import stack_padded
+from motet._core.tree import pick, zeros_like
+from motet._engine.backends.stacking import stack_padded
 from motet.data import from_arrays
 from motet.errors import CapabilityError, RequestError
-from motet.methods.balanced_softmax import balanced_prior, label_counts
-from motet.methods.fedrod import FedRoD, TwoHeads
+from motet.methods._bases.balanced_softmax import balanced_prior, label_counts
+from motet.methods._fedrod import FedRoD, TwoHeads
 from motet.task import Batch
-from motet.testing.worlds import TinyNet, ragged, ragged_data
-from motet.tree import pick, zeros_like
+from motet.testing._worlds import TinyNet, ragged, ragged_data
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 

@@ -23,12 +23,12 @@ from torch.testing import assert_close
 
 import motet
 from motet import Adam, FedAvg, Sgd, Task
+from motet._core.tree import count_bytes, slot
+from motet._training.fitting import fit
+from motet.analysis import routing_shares, share_harmed
 from motet.errors import CapabilityError, RequestError, SelectorError
-from motet.fitting import fit
-from motet.methods.flow import Flow, split_policy
+from motet.methods._flow.method import Flow, split_policy
 from motet.models import CharLSTM
-from motet.routing import routing_shares, share_harmed
-from motet.tree import count_bytes, slot
 
 
 @pytest.fixture(params=["serial", "vectorized"])
@@ -177,7 +177,7 @@ def test_uploads_weigh_what_the_global_model_has_seen():
 
 def test_the_payload_is_the_model_and_the_policy_and_nothing_else(backend):
     """Payload audit, R7: no tensor of the local model, no bytes for it either way."""
-    run = motet.federation.start(Flow(), NET, world(), rounds=1, backend=backend)
+    run = motet._engine.federation.start(Flow(), NET, world(), rounds=1, backend=backend)
     done = run.advance()
     model, policy = NET.names, slot("policy", run.server)
     assert run.server.keys() == {*model, *(f"policy/{name}" for name in policy)}
@@ -213,7 +213,7 @@ def test_the_local_model_is_the_global_one_fine_tuned_on_its_half(backend):
     method = Flow(optimizer=LR, local_epochs=2)
     run = finish(method, backend=backend)
     shared, local, _ = parts(run.personal("c0"))
-    served = run.setting.data("c0", run.setting.serving_plans("after_adapt"), run.finished)
+    served = run.setting.data("c0", run.setting.serving_plans("after_adapt"), run.rounds_done)
     tuned = fit(NET, shared, served["local"], LR)
     assert_close(local, tuned, atol=1e-6, rtol=1e-5)
 

@@ -8,13 +8,14 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Sgd, Task
+from motet._engine.evaluation import Evaluation, Score
+from motet.analysis import routing_shares, share_harmed
 from motet.errors import CapabilityError
-from motet.evaluate import Evaluation, Score
-from motet.methods.dynamic_routing import DynamicRouting
-from motet.methods.flow import Flow
+from motet.methods._flow.dynamic_routing import DynamicRouting
+from motet.methods._flow.method import Flow
 from motet.models import CharLSTM, SmallCNN, Transformer
-from motet.routing import routing_shares, share_harmed
-from motet.testing import check_method, checks
+from motet.testing import check_method
+from motet.testing._agreement import programs_made
 
 NETWORKS = {
     "mlp with dropout": (partial(Net, 0.4), {}),
@@ -45,28 +46,12 @@ def test_stacked_clients_end_where_single_ones_do(kind, name):
         assert_close(oracle.predict(client, x), stacked.predict(client, x), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        Flow(**BRIEF),
-        Flow(disjoint=False, policy_optimizer=Sgd(lr=0.3, clip=1.0), favour="local", **BRIEF),
-        Flow(layers=("head",), hidden=(), temperature=0.5, **BRIEF),
-        DynamicRouting(epochs=1),
-        DynamicRouting(layers=("head",), hidden=(), steps=2),
-    ],
-    ids=lambda m: f"{m.name}-{m.layers}-{m.hidden}",
-)
-def test_every_promise_is_kept(method):
-    check_method(method)
-
-
 @pytest.mark.parametrize("recurrence", ["poster", "release"])
 def test_recurrent_routing_keeps_every_promise(recurrence):
     task = Task(lambda: CharLSTM((5,), 7, embedding=3, hidden=4, layers=1))
     data = world(sizes=(9, 5, 1), **LSTM_WORLD)
     method = Flow(recurrence=recurrence, batch_size=4, hidden=(4,), **BRIEF)
-    for check in checks(method, task, data):
-        check()
+    check_method(method, task, data)
 
 
 # ---- statistics --------------------------------------------------------------------------------
@@ -105,7 +90,7 @@ def test_routing_shares_are_the_routes_of_the_predictor():
 
 
 def test_a_method_without_routes_has_no_shares():
-    with pytest.raises(CapabilityError, match="fedavg takes no routes"):
+    with pytest.raises(CapabilityError, match="fedavg does not route instances"):
         routing_shares(finish(FedAvg(), rounds=0))
 
 
@@ -129,3 +114,20 @@ def test_flow_learns_on_digits_and_helps_clients_that_differ():
     personal, alone = run.evaluate("val"), run.evaluate("val", point="after_broadcast")
     assert personal.mean > 0.9
     assert personal.mean > alone.mean + 0.1
+
+
+@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("kind", [Flow, DynamicRouting])
+def test_later_rounds_and_later_runs_trace_nothing_new(kind, mode):
+    task, data, counts = Task(NETWORKS["mlp with dropout"][0]), world(sizes=(9, 6, 1)), []
+    method = kind(optimizer=LR, batch_size=4, epochs=1, adapt_epochs=1)
+    options = {"backend": "vectorized", "traced": True, "mode": mode}
+    with programs_made() as made:
+        for _ in range(2):
+            run = finish(method, task, data, rounds=0, **options)
+            for _ in range(3):
+                run.advance()
+                run.evaluate("val")
+                counts.append(len(made))
+    assert counts[0] > 0
+    assert set(counts[1:]) == {counts[1]}

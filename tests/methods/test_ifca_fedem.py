@@ -7,10 +7,10 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Key, Sgd
-from motet.methods.bank import Grouped, GroupMean
-from motet.methods.fedem import FedEM, mean_over, responsibilities
-from motet.methods.ifca import IFCA
-from motet.testing.worlds import TinyNet, quadratic, ragged
+from motet.methods._bases.bank import Grouped, GroupMean
+from motet.methods._fedem import FedEM, mean_over, responsibilities
+from motet.methods._ifca import IFCA
+from motet.testing._worlds import TinyNet, quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 
@@ -73,7 +73,7 @@ def test_a_model_that_nobody_joins_stays_as_it_was(backend):
     world = quadratic({"a": [1.0], "b": [1.2]})
     start = run(IFCA(models=2), world, backend, 0).server["w"]
     bank = torch.tensor([[1.0], [50.0]])
-    run_from = motet.federation.start(
+    run_from = motet._engine.federation.start(
         IFCA(models=2, batch_size=None, optimizer=Sgd(lr=0.1)),
         world.task,
         world.data,
@@ -161,7 +161,9 @@ def test_the_weights_of_the_mixture_are_stored_and_sum_to_one(backend):
 def test_one_step_of_fedem_weighs_each_model_by_its_responsibility():
     world = quadratic({"a": [1.0, 1.0]})
     method = FedEM(models=2, batch_size=None, optimizer=Sgd(lr=0.1))
-    course = motet.federation.start(method, world.task, world.data, rounds=1, backend="serial")
+    course = motet._engine.federation.start(
+        method, world.task, world.data, rounds=1, backend="serial"
+    )
     course.server = {"w": torch.tensor([[0.0], [3.0]])}
     course.advance()
     losses = np.array([0.5, 2.0])

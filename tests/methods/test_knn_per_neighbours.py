@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from torch.func import vmap
 from torch.testing import assert_close
 
-from motet import neighbours
-from motet.errors import RequestError
-from motet.keys import Key
-from motet.neighbours import (
+from motet._core import neighbours
+from motet._core.keys import Key
+from motet._core.neighbours import (
     Datastore,
     NearestVote,
     best_lambda,
@@ -21,6 +20,7 @@ from motet.neighbours import (
     nearest_share,
     squared_distances,
 )
+from motet.errors import RequestError
 
 CLASSES = 3
 

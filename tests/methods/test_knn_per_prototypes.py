@@ -1,5 +1,8 @@
 """Datastores compressed to learned prototypes."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,11 +12,12 @@ from torch.func import vmap
 from torch.testing import assert_close
 
 import motet
-from motet.keys import Key
-from motet.methods.protonn import Prototypes, ask_prototypes, centroids, compress
-from motet.neighbours import Datastore
+from motet._core.keys import Key
+from motet._core.neighbours import Datastore
+from motet._core.tree import count_bytes
+from motet.methods._knn_per import protonn
+from motet.methods._knn_per.protonn import Prototypes, ask_prototypes, centroids, compress
 from motet.optim import Sgd
-from motet.tree import count_bytes
 
 TASK = motet.Task(lambda: nn.Linear(2, 3))
 CORNERS = torch.tensor([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
@@ -81,6 +85,75 @@ def test_one_prototype_per_class_is_the_mean_of_the_class():
     layout = centroids(even, 10)
     means = torch.stack([even.keys[even.labels == c].mean(0) for c in range(3)])
     assert_close(layout.keys, means)
+
+
+COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any)
+
+
+def store_of(counts, seed=0, padding=0):
+    """A store with so many examples of each class, in random order, and padding at the end."""
+    rng = Key(seed).numpy()
+    labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    labels = torch.from_numpy(np.concatenate([labels, rng.integers(0, len(counts), padding)]))
+    keys = torch.from_numpy(rng.normal(size=(len(labels), 2))).float()
+    return Datastore(keys, labels, torch.arange(len(labels)) < sum(counts))
+
+
+def prototypes_of(layout, classes):
+    return torch.bincount(layout.labels[layout.real], minlength=classes).tolist()
+
+
+def sainte_lague(counts, seats):
+    """One seat for each party by size, then one after another to the highest quotient."""
+    given_ = [0] * len(counts)
+    for _ in range(seats):
+        claims = [
+            (0 if given_[c] else 1, Fraction(n, 2 * given_[c] + 1), -c)
+            for c, n in enumerate(counts)
+            if n
+        ]
+        given_[-max(claims)[2]] += 1
+    return given_
+
+
+@given(COUNTS, st.integers(1, 9), st.integers(0, 99), st.integers(0, 5))
+def test_every_class_has_a_prototype_while_they_last_and_the_largest_classes_come_first(
+    counts, factor, seed, padding
+):
+    budget = -(-sum(counts) // factor)
+    shared = prototypes_of(centroids(store_of(counts, seed, padding), factor), len(counts))
+    present = [c for c, n in enumerate(counts) if n]
+    assert sum(shared) == budget
+    assert all(mine <= n for mine, n in zip(shared, counts, strict=True))
+    if budget >= len(present):
+        assert all(shared[c] for c in present)
+    else:
+        without = [counts[c] for c in present if not shared[c]]
+        assert max(without) <= min(counts[c] for c in present if shared[c])
+    assert shared == sainte_lague(counts, budget)
+
+
+@given(COUNTS, st.integers(1, 9), st.integers(0, 99))
+def test_prototypes_of_a_class_start_at_different_examples_of_it(counts, factor, seed):
+    store = store_of(counts, seed, padding=3)
+    places, real = protonn._shared_out(store, factor)
+    assert len(set(places[real].tolist())) == int(real.sum())
+    assert store.real[places[real]].all()
+
+
+def test_a_tiny_client_with_room_for_one_prototype_keeps_its_majority():
+    layout = centroids(store_of([2, 1, 1]), 4)
+    assert prototypes_of(layout, 3) == [1, 0, 0]
+    assert prototypes_of(centroids(store_of([1, 1, 2]), 4), 3) == [0, 0, 1]
+
+
+def test_stacked_stores_share_out_prototypes_as_each_alone_does():
+    stores = [store_of(c, s, 12 - sum(c)) for s, c in enumerate([[2, 1, 1], [0, 0, 5], [4, 4, 4]])]
+    stacked = Datastore(*map(torch.stack, zip(*stores, strict=True)))
+    together = vmap(lambda store: centroids(store, 3))(stacked)
+    for number, store in enumerate(stores):
+        for came, alone in zip(together, centroids(store, 3), strict=True):
+            assert_close(came[number], alone)
 
 
 def test_fitting_lowers_the_loss_on_the_store():

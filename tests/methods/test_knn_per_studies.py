@@ -9,11 +9,11 @@ from torch import nn
 from torch.testing import assert_close
 
 import motet
-from motet import FedAvg, FedPer, Sgd, neighbours
-from motet.data import from_arrays
-from motet.errors import CapabilityError, RequestError
-from motet.keys import Key
-from motet.knn_studies import (
+from motet import FedAvg, FedPer, Sgd
+from motet._core import neighbours
+from motet._core.keys import Key
+from motet._core.neighbours import Datastore
+from motet.analysis._knn_studies import (
     chosen_lambdas,
     evaluate_with_capacities,
     follow_stream,
@@ -21,10 +21,11 @@ from motet.knn_studies import (
     lambda_capacity_table,
     weak_and_strong,
 )
-from motet.methods.knn_per import KNNPer
-from motet.methods.knn_store import NOTHING
-from motet.methods.knn_stream import StreamStore
-from motet.neighbours import Datastore
+from motet.data import from_arrays
+from motet.errors import CapabilityError, RequestError
+from motet.methods._knn_per.datastore import NOTHING
+from motet.methods._knn_per.method import KNNPer
+from motet.methods._knn_per.stream import StreamStore
 
 SIZES = {"a": 30, "b": 21, "c": 7}
 TASK = motet.Task(lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)))
@@ -84,7 +85,7 @@ def test_every_cell_of_the_table_is_what_that_run_would_score(lam, capacity):
 
 
 def test_the_table_costs_one_search_per_client(monkeypatch):
-    searches = []
+    run, searches = finished(), []
 
     def counted(queries, keys):
         searches.append(len(keys))
@@ -92,7 +93,7 @@ def test_the_table_costs_one_search_per_client(monkeypatch):
 
     squared = neighbours.squared_distances
     monkeypatch.setattr(neighbours, "squared_distances", counted)
-    lambda_capacity_table(finished(), capacities=(1, 2, 5, 0.5, None))
+    lambda_capacity_table(run, capacities=(1, 2, 5, 0.5, None))
     assert searches == [30, 21, 7]
 
 

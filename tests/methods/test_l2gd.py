@@ -1,14 +1,19 @@
 """L2GD: local steps, and at random times a step towards the mean."""
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.testing import assert_close
 
 import motet
 from motet import Local, Sgd
+from motet._core.keys import Key
 from motet.errors import CapabilityError, RequestError
-from motet.methods.l2gd import L2GD, Call, mixed
-from motet.testing.worlds import quadratic, ragged
+from motet.method import RoundInfo
+from motet.methods import _l2gd as l2gd
+from motet.methods._l2gd import L2GD, Call, mixed
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 
@@ -52,15 +57,93 @@ def test_a_round_is_a_pull_and_then_the_drawn_number_of_local_steps(backend):
         assert done.run.clients["a"]["w"].item() == pytest.approx(state["a"], abs=1e-5)
 
 
-def test_the_number_of_local_steps_varies_and_has_the_right_mean():
-    world = quadratic({"a": [1.0]})
-    method = L2GD(p=0.25, lam=0.1, batch_size=None)
-    drawn = [
-        done.notes["local_steps"]
-        for done in motet.rounds(method, world.task, world.data, rounds=200, backend="serial")
+def flips(method, rounds, seed=0):
+    """The coin flips that the server's rounds stand for: 1 is a mixing step, 0 a local step."""
+    server = method.init_server(None, {"w": torch.zeros(1)}, ("a",), Key(seed))
+    coins, starts = [], []
+    for number in range(rounds):
+        info = RoundInfo(number, rounds, ("a",), ("a",), Key(seed).fold("server", number))
+        call = method.broadcast(server, info)
+        server = method.server_update(server, {"w": torch.zeros(1)}, info, None)
+        note = method.notes(server, None, info)
+        assert (note["local_steps"], note["pull"]) == (int(call.steps), float(call.pull))
+        assert call.steps <= method.plans()["train"].steps
+        starts.append(note["mixing_steps"])
+        coins += [1] * note["mixing_steps"] + [0] * note["local_steps"]
+    return np.array(coins), np.array(starts)
+
+
+PROBABILITIES = pytest.mark.parametrize("p", [0.9, 0.5, 0.25, 0.1, 0.02])
+
+
+@PROBABILITIES
+@pytest.mark.parametrize("longest", [8, 0.5])  # with the short one, most runs are split
+def test_the_rounds_are_flips_of_one_coin(p, longest, monkeypatch):
+    monkeypatch.setattr(l2gd, "LONGEST", longest)
+    coins, starts = flips(L2GD(p=p, lam=0.001), rounds=1200)
+    assert (starts[1:] == 0).any() or longest == 8
+    heads, tails = coins.sum(), (1 - coins).sum()
+    # Mixing steps are a binomial number of all steps: (1-p)/p local steps for one mixing step.
+    assert stats.binomtest(int(heads), len(coins), p).pvalue > 1e-3
+    ratio, spread = tails / heads, 4 / np.sqrt(len(coins) * p * (1 - p))
+    assert ratio == pytest.approx((1 - p) / p, rel=spread)
+    # Every flip is independent of the one before.
+    pairs = np.bincount(2 * coins[:-1] + coins[1:], minlength=4)
+    chances = np.outer([1 - p, p], [1 - p, p]).ravel()
+    assert stats.chisquare(pairs, (len(coins) - 1) * chances).pvalue > 1e-3
+
+
+@PROBABILITIES
+def test_runs_of_local_steps_have_the_lengths_of_the_papers_process(p):
+    coins, _ = flips(L2GD(p=p, lam=0.001), rounds=1200, seed=1)
+    theirs = np.random.default_rng(0).random(len(coins)) < p
+    ours, reference = (tail_runs(c) for c in (coins, theirs))
+    assert stats.ks_2samp(ours, reference).pvalue > 1e-3
+    between = np.diff(np.flatnonzero(coins)) - 1  # local steps between two mixing steps: also 0
+    assert between.min() == 0
+    assert between.mean() == pytest.approx((1 - p) / p, rel=0.1)
+
+
+def tail_runs(coins):
+    edges = np.flatnonzero(np.diff(np.concatenate([[1], coins, [1]])))
+    return edges[1::2] - edges[::2]
+
+
+def papers_loop(coins, start, targets, method):
+    """Algorithm 1 of the paper, an iteration at a time, for f_i(x) = mean (x - a)^2 / 2."""
+    clients, p = len(targets), method.p
+    alpha = method.optimizer.lr * clients * (1 - p)
+    x, centres = np.full(clients, start), np.array([np.mean(a) for a in targets])
+    for coin in coins:
+        if coin:
+            x = x - alpha * method.lam / (clients * p) * (x - x.mean())
+        else:
+            x = x - alpha / (clients * (1 - p)) * (x - centres)
+    return x
+
+
+@BOTH
+@pytest.mark.parametrize(("p", "lam", "longest"), [(0.5, 2.0, 8), (0.2, 0.7, 8), (0.1, 0.9, 0.3)])
+def test_a_run_is_the_papers_loop_with_the_same_coin(backend, p, lam, longest, monkeypatch):
+    monkeypatch.setattr(l2gd, "LONGEST", longest)
+    targets = {"a": [1.0], "b": [5.0, 2.0], "c": [-3.0, 0.0, 0.5]}
+    world, seed = quadratic(targets), 3
+    method = L2GD(lam=lam, p=p, optimizer=Sgd(lr=0.05), batch_size=None)
+    course = list(
+        motet.rounds(method, world.task, world.data, rounds=12, backend=backend, seed=seed)
+    )
+    coins = [
+        coin
+        for done in course
+        for coin in [1] * done.notes["mixing_steps"] + [0] * done.notes["local_steps"]
     ]
-    assert len(set(drawn)) > 4
-    assert 2.3 < sum(drawn) / len(drawn) < 4.2  # 1/p - 1 = 3, at least 1
+    start = run(method, world, rounds=0, seed=seed).server["w"].item()
+    theirs = papers_loop(coins, start, targets.values(), method)
+    ours = [course[-1].run.clients[client]["w"].item() for client in targets]
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    assert course[-1].server["w"].item() == pytest.approx(theirs.mean(), abs=2e-6)
+    if longest < 1:
+        assert any(done.notes["mixing_steps"] == 0 for done in course[1:])
 
 
 @BOTH

@@ -8,10 +8,10 @@ from two_layers import PRODUCT, base_step, differ, everything, finish, head_step
 
 import motet
 from motet import Blocks, FedAvg, Local, Mean, Sgd
-from motet.methods.fedsim import FedSim
-from motet.methods.lg_fedavg import LGFedAvg
-from motet.testing.worlds import CLASSES, FEATURES, World, batch_norm, ragged, ragged_data
-from motet.tree import count_bytes
+from motet._core.tree import count_bytes
+from motet.methods._fedsim import FedSim
+from motet.methods._lg_fedavg import LGFedAvg
+from motet.testing._worlds import CLASSES, FEATURES, World, batch_norm, ragged, ragged_data
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 UNIFORM = Mean(weights="uniform")

@@ -7,7 +7,8 @@ import torch
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet import FedAvg, Local, Sgd, tree
+from motet import FedAvg, Local, Sgd
+from motet._core import tree
 from motet.data import from_arrays
 from motet.testing import quadratic, ragged
 
@@ -55,7 +56,7 @@ def test_other_clients_data_change_nothing(backend):
 
 def test_a_client_trains_only_when_it_is_sampled(backend):
     data = arrays(dict.fromkeys("abcd", 5))
-    run = motet.federation.start(Local(), TASK, data, rounds=3, cohort=2, backend=backend)
+    run = motet._engine.federation.start(Local(), TASK, data, rounds=3, cohort=2, backend=backend)
     for _ in range(3):
         before = tree.clone(dict(run.clients))
         cohort = run.advance().cohort

@@ -10,9 +10,10 @@ from arithmetic import BACKENDS, BOWL, NORMED, bowls, classes, differ, finish, u
 from toys import assert_close, assert_same
 
 import motet
-from motet import FedAvg, Key, Sgd, tree
+from motet import FedAvg, Key, Sgd
+from motet._core import tree
 from motet.errors import RequestError, SelectorError
-from motet.methods.moon import Contrasted, Moon
+from motet.methods._moon import Contrasted, Moon
 from motet.task import Batch
 
 
@@ -99,7 +100,7 @@ def test_a_clients_first_round_is_fedavgs_also_when_it_comes_late(backend):
     assert newcomers
     init = {"init": run.server, "backend": backend}
     avg = finish(FedAvg(**SETTINGS), NORMED, classes(), rounds=0, **init)
-    avg.finished = run.finished  # the same batches
+    avg.rounds_done = run.rounds_done  # the same batches
     for client in newcomers:
         came = run.personal(client, point="after_local")
         assert_close(came, avg.personal(client, point="after_local"), 1e-6)

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Key, Mean, Sgd
-from motet.methods.per_fedavg import MetaLoss, PerFedAvg, thirds
+from motet.methods._per_fedavg import MetaLoss, PerFedAvg, thirds
 from motet.task import Batch
-from motet.testing.worlds import TinyNet, quadratic, ragged
+from motet.testing._worlds import TinyNet, quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 

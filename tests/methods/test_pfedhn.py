@@ -6,11 +6,11 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Key, Mean, Sgd
+from motet._core.tree import count_bytes
 from motet.errors import RequestError
-from motet.methods.hypernetwork import draw_embeddings, draw_hypernetwork, generate
-from motet.methods.pfedhn import EMBEDDINGS, PFedHN, changes
-from motet.testing.worlds import quadratic, ragged
-from motet.tree import count_bytes
+from motet.methods._bases.hypernetwork import draw_embeddings, draw_hypernetwork, generate
+from motet.methods._pfedhn import EMBEDDINGS, PFedHN, changes
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 
@@ -33,7 +33,9 @@ def test_a_constant_hypernetwork_is_fedavg_with_a_server_step(backend, lr):
 def test_the_update_is_the_vector_jacobian_product():
     world = quadratic({"a": [1.0], "b": [5.0]})
     method = PFedHN(embedding=2, hidden=(), server_optimizer=Sgd(lr=0.1), batch_size=None)
-    course = motet.federation.start(method, world.task, world.data, rounds=1, backend="serial")
+    course = motet._engine.federation.start(
+        method, world.task, world.data, rounds=1, backend="serial"
+    )
     before = course.server
     e, make = before.hyper[EMBEDDINGS], before.hyper["make.w.weight"]
     theta = {c: (make @ e[i] + before.hyper["make.w.bias"]).item() for i, c in enumerate("ab")}
@@ -50,7 +52,7 @@ def test_the_update_is_the_vector_jacobian_product():
 def test_only_the_embeddings_of_the_cohort_move():
     world = ragged()
     method = PFedHN(server_optimizer=Sgd(lr=0.5))
-    course = motet.federation.start(method, world.task, world.data, rounds=1, cohort=2)
+    course = motet._engine.federation.start(method, world.task, world.data, rounds=1, cohort=2)
     before = course.server.hyper[EMBEDDINGS]
     done = course.advance()
     moved = (course.server.hyper[EMBEDDINGS] - before).abs().sum(1) > 0
@@ -85,7 +87,7 @@ def test_all_clients_begin_near_the_common_model():
 def test_generating_is_linear_in_the_last_layer():
     target = {"w": torch.zeros(2, 3), "b": torch.ones(2)}
     hyper = draw_hypernetwork(target, 4, (5,), Key(0))
-    embedding = draw_embeddings(1, 4, Key(1))[0]
+    embedding = draw_embeddings(1, 4, Key(1), torch.float32)[0]
     made = generate(hyper, embedding, target)
     z = (hyper["hidden0.weight"] @ embedding).relu()
     assert_close(made["w"], (hyper["make.w.weight"] @ z).view(2, 3))

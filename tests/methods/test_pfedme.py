@@ -6,8 +6,8 @@ from torch.testing import assert_close
 
 import motet
 from motet import FedAvg, Mean, Sgd
-from motet.methods.pfedme import PFedMe
-from motet.testing.worlds import quadratic, ragged
+from motet.methods._pfedme import PFedMe
+from motet.testing._worlds import quadratic, ragged
 
 BOTH = pytest.mark.parametrize("backend", ["serial", "vectorized"])
 

@@ -9,12 +9,12 @@ from two_layers import differ, finish
 
 import motet
 from motet import FedAvg, Local, Sgd
-from motet.combined import combined
+from motet._core.tree import pick, slot
 from motet.errors import CapabilityError
-from motet.methods.fedalt import FedAlt
-from motet.methods.residual import ResidualFL
-from motet.testing.worlds import TinyNet, World, batch_norm, quadratic, ragged, ragged_data
-from motet.tree import pick, slot
+from motet.methods._fedalt import FedAlt
+from motet.methods._residual import ResidualFL
+from motet.models._surgery.sum_model import combined
+from motet.testing._worlds import TinyNet, World, batch_norm, quadratic, ragged, ragged_data
 
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from arithmetic import BACKENDS, BOWL, NORMED, RAMP, bowls, classes, differ, finish, ramps
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toys import arrays, assert_close, assert_same
 
 import motet
-from motet import Adam, FedAvg, Mean, Sgd, tree
+from motet import Adam, FedAvg, Mean, Sgd
+from motet._core import tree
+from motet._core.schedules import Exponential, Linear
 from motet.errors import CapabilityError, RequestError
-from motet.methods.scaffold import Scaffold
-from motet.schedules import Exponential, Linear
+from motet.methods._scaffold import Scaffold
 
 UNIFORM = Mean(weights="uniform")
 UNEVEN = {"a": (1.0, 4.0, 1), "b": (5.0, -2.0, 3), "c": (0.5, 1.0, 2)}
@@ -117,7 +122,7 @@ def test_a_client_outside_the_cohort_keeps_its_control():
 # ---- Steps -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", [Exponential(factor=0.5), motet.schedules.Constant()])
+@pytest.mark.parametrize("schedule", [Exponential(factor=0.5), motet._core.schedules.Constant()])
 def test_on_a_constant_slope_the_control_is_that_slope(schedule, backend):
     """Whatever the number of steps and the round's learning rate: their sizes add up."""
     data = ramps(a=(2.0, 1), b=(-1.0, 7), c=(0.5, 4))
@@ -142,6 +147,59 @@ def test_steps_of_size_zero_teach_nothing(backend):
     assert float(run.server["w"]) == 1.0
     assert float(run.server["control/w"]) == 0.0
     assert [float(run.clients[client]["control/w"]) for client in UNEVEN] == [0.0, 0.0, 0.0]
+
+
+@dataclass(frozen=True)
+class Pausing:
+    """A learning rate that is 0 in some rounds."""
+
+    pauses: frozenset[int]
+
+    def __call__(self, number, total):
+        return 0.0 if number in self.pauses else 1.0
+
+
+@given(
+    own=st.floats(-5, 5, width=32),
+    control=st.floats(-5, 5, width=32),
+    start=st.floats(-5, 5, width=32),
+    examples=st.integers(1, 7),
+    rate=st.sampled_from([0.0, 1.0]),
+    option=st.sampled_from(["I", "II"]),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_client_that_takes_no_step_keeps_its_control(own, control, start, examples, rate, option):
+    """Whatever c_i and c are: in `(w - y) / steps` nothing was learnt about c_i."""
+    method = Scaffold(option=option, batch_size=3)
+    course = finish(method, BOWL, bowls(a=(2.0, 1.0, examples)), rounds=0)
+    data = course.setting.work("a", 0)
+    if rate:  # no step because there is no example, not because of the rate
+        data = {k: b._replace(weight=torch.zeros_like(b.weight)) for k, b in data.items()}
+    data = {k: b._replace(rate=torch.as_tensor(rate, dtype=b.rate.dtype)) for k, b in data.items()}
+    down = {"w": torch.tensor(start), "control/w": torch.tensor(control)}
+    client = {"control/w": torch.tensor(own)}
+    up, kept = method.client_update(down, client, data, BOWL)
+    if option == "I" and not rate:  # a step of size 0, but the data were seen
+        assert float(kept["control/w"]) == pytest.approx(2.0 * (start - 1.0), abs=1e-4)
+    else:
+        assert float(kept["control/w"]) == pytest.approx(own, abs=0)
+        assert float(up["change/w"]) == 0.0
+    assert float(up["w"]) == pytest.approx(start, abs=0)
+
+
+@pytest.mark.parametrize("clients", [("a", "b", "c"), ("a",)])
+def test_rounds_of_size_zero_leave_all_controls_as_they_are(clients, backend):
+    data = bowls(**{client: UNEVEN[client] for client in clients})
+    method = Scaffold(steps=2, optimizer=Sgd(lr=0.1), schedule=Pausing(frozenset({1, 2})))
+    course = finish(method, BOWL, data, backend, rounds=0, init={"w": 2.0})
+    course.advance()
+    moved = tree.clone((course.server, dict(course.clients)))
+    assert all(float(course.clients[client]["control/w"]) for client in clients)
+    for _ in range(2):
+        course.advance()
+        assert_same(moved, (course.server, dict(course.clients)))
+    course.advance()
+    assert differ(moved[0], course.server)
 
 
 def test_option_i_takes_the_gradient_at_the_received_model(backend):

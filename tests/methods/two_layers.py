@@ -7,7 +7,7 @@ from arithmetic import half_squared_error
 from torch import nn
 
 import motet
-from motet import tree
+from motet._core import tree
 from motet.data import from_arrays
 
 

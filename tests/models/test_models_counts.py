@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from motet import models
-from motet.selectors import select
+from motet._core.selectors import select
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "models.md"
 

@@ -7,7 +7,7 @@ from torch.func import functional_call, grad, vmap
 
 from motet import models
 from motet.errors import RequestError
-from motet.models.recurrence import fast_steps, plain_steps
+from motet.models._recurrence import fast_steps, plain_steps
 
 BATCH, TIME, INPUTS, HIDDEN = 4, 7, 3, 5
 

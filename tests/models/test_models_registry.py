@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import motet.data.registry
+import motet.data._registry
 from motet import models
 from motet.errors import RequestError
 
@@ -12,11 +12,21 @@ SHAPES = {
     "cifar100": (3, 32, 32),
     "digits": (1, 8, 8),
     "fashion-mnist": (1, 28, 28),
+    "femnist": (1, 28, 28),
+    "flickr-aes": (3, 96, 96),
+    "gldv2": (3, 96, 96),
     "har": (128, 6),
     "heart-disease": (13,),
+    "librispeech": (64, 1600),
+    "medpar": (6,),
     "mnist": (1, 28, 28),
     "mnist-by-writer": (1, 28, 28),
+    "parkinsons": (19,),
+    "rand-hie": (15,),
+    "reddit": (10,),
     "shakespeare": (80,),
+    "stackoverflow": (20,),
+    "tcga-brca": (39,),
 }
 MODEL_SHAPES = {"char-lstm": (9,), "sensor-cnn": (9, 2), "transformer": (9,), "word-lstm": (9,)}
 
@@ -47,13 +57,14 @@ def test_a_regression_has_one_output():
     assert network(torch.zeros(2, 4)).shape == (2, 1)
 
 
-@pytest.mark.parametrize("name", motet.data.registry.names())
+@pytest.mark.parametrize("name", motet.data._registry.names())
 def test_every_data_set_has_a_default_that_fits_its_shape(name):
     with torch.device("meta"):
         network = models.build(models.default_for(name), shape=SHAPES[name], classes=10)
-        dtype = torch.int64 if name == "shakespeare" else torch.float32
+        is_text = name in ("shakespeare", "stackoverflow", "reddit")
+        dtype = torch.int64 if is_text else torch.float32
         scores = network(torch.zeros(2, *SHAPES[name], dtype=dtype))
-    assert scores.shape == ((2, 80, 10) if name == "shakespeare" else (2, 10))
+    assert scores.shape == ((2, *SHAPES[name], 10) if is_text else (2, 10))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
 from motet import models
-from motet.keys import Key
+from motet._core.keys import Key
 from motet.task import Task
 
 CLIENTS, BATCH = 3, 4

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from motet import models
+from motet._core.selectors import Blocks, blocks_of, select
 from motet.errors import RequestError
-from motet.selectors import Blocks, blocks_of, select
 
 SHAPES = {
     "char-lstm": (80,),

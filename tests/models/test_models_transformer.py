@@ -7,8 +7,8 @@ from torch import nn
 
 from motet import models
 from motet.errors import RequestError
-from motet.models.adapters import ConvAdapter
-from motet.models.transformer import CausalAttention, TransformerLayer
+from motet.models._adapters import ConvAdapter
+from motet.models._transformer import CausalAttention, TransformerLayer
 
 
 def small(**options):
@@ -68,7 +68,7 @@ def test_the_last_position_is_what_predict_last_returns():
 
 def test_a_shorter_sequence_is_welcome_and_a_longer_one_refused():
     assert small()(tokens()[:, :4]).shape == (2, 4, 9)
-    with pytest.raises(RequestError, match=r"up to 6 tokens, but 12 came.*shape=\(12,\)"):
+    with pytest.raises(RequestError, match=r"up to 6 tokens; got 12.*shape=\(12,\)"):
         small()(tokens().repeat(1, 2))
 
 

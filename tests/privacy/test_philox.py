@@ -3,7 +3,7 @@ import torch
 from scipy import stats
 from torch.func import vmap
 
-from motet.privacy.philox import normal, philox
+from motet.privacy._philox import normal, philox
 
 KNOWN = [  # (counter, key, result), from the Random123 distribution
     ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from motet._core.keys import Key
+from motet._training.batching import NO_EXAMPLE, Plan, draw
 from motet.errors import CapabilityError, RequestError
-from motet.keys import Key
-from motet.plans import NO_EXAMPLE, Plan, draw
 
 
 def order_of(plan, size, seed=0):
@@ -52,7 +52,7 @@ def test_the_width_is_fixed_and_large_enough():
 
 
 def test_a_sample_beyond_the_bound_stops_the_run(monkeypatch):
-    monkeypatch.setattr("motet.plans._bound", lambda expected: expected)
+    monkeypatch.setattr("motet._training.batching._bound", lambda expected: expected)
     with pytest.raises(CapabilityError, match="another seed"):
         order_of(Plan(steps=50, batch_size=5, sampling="poisson"), 100)
 

@@ -6,14 +6,14 @@ from torch import nn
 from toys import arrays, assert_close
 
 import motet
-from motet import tree
+from motet._core import tree
+from motet._core.keys import Key
+from motet._training.batching import NO_EXAMPLE, Plan, batches, draw
+from motet._training.fitting import fit
+from motet._training.per_group import ByPart
 from motet.errors import CapabilityError, RequestError
-from motet.fitting import fit
-from motet.keys import Key
 from motet.optim import Adam, Sgd
-from motet.optim_parts import ByPart
-from motet.plans import NO_EXAMPLE, Plan, batches, draw
-from motet.privacy.optimizer import Private
+from motet.privacy._optimizer import Private
 from motet.task import Batch, Loss, Task
 
 IMAGE = (3, 8, 8)
@@ -80,7 +80,7 @@ def test_large_batches_are_taken_in_portions(monkeypatch):
     task, (x, y) = Task(network), examples(size=11)
     state, private = task.init(Key(1)), Private(clip=0.3, noise=0.5)
     whole = gradient(private, task, state, batch_of(x, y))
-    monkeypatch.setattr("motet.privacy.optimizer.AT_ONCE", 4)
+    monkeypatch.setattr("motet.privacy._optimizer.AT_ONCE", 4)
     assert_close(gradient(private, task, state, batch_of(x, y)), whole, 1e-6)
 
 

@@ -6,17 +6,17 @@ from torch import nn
 from toys import arrays, assert_close, largest_gap
 
 import motet
-from motet import tree
-from motet.config.values import from_plain, to_plain
+from motet._core import tree
+from motet._core.aggregation.mean import Mean, Reduce
+from motet._core.keys import Key
+from motet._engine.faults import Faults
+from motet.config._values import from_plain, to_plain
 from motet.errors import CapabilityError, RequestError
-from motet.faults import Faults
-from motet.keys import Key
 from motet.method import PerClient, RoundInfo
-from motet.privacy.accounting import ORDERS, client_epsilon
-from motet.privacy.ledger import spending
-from motet.privacy.optimizer import Private
-from motet.privacy.uploads import PrivateMean
-from motet.reduce import Mean, Reduce
+from motet.privacy._accounting import ORDERS, client_epsilon
+from motet.privacy._ledger import spending
+from motet.privacy._optimizer import Private
+from motet.privacy._uploads import PrivateMean
 from motet.task import Task
 
 TASK = Task(lambda: nn.Linear(4, 3))

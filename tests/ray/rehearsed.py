@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from motet.backends.shard import Blueprint, Shard
-from motet.backends.sharding import Sharded, ShardedStore, Shards
-from motet.federation import start
-from motet.store import MemoryStore
+from motet._engine.backends.ray_store import Sharded, ShardedStore, Shards
+from motet._engine.backends.ray_worker import Blueprint, Shard
+from motet._engine.federation import start
+from motet._engine.stores.memory import MemoryStore
 from motet.testing import ragged
 
 SEED, ROUNDS = 5, 3

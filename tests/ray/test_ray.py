@@ -11,13 +11,14 @@ import pytest
 import ray
 from rehearsed import WITH_RAY, finished, started
 
-from motet import Ditto, FedAvg, FedFomo, FedPer, catalog
-from motet.backends.ray_actors import QUIET
+from motet import Ditto, FedAvg, FedFomo, FedPer
+from motet._engine.backends.ray_actors import QUIET
+from motet._runs.recorded_run import begin, resume
 from motet.config import Experiment, ModelChoice, NamedData, RunChoice
 from motet.data import Pathological
 from motet.errors import StateError
-from motet.session import begin, resume
-from motet.testing.comparing import require_close, require_same
+from motet.methods import _catalog as catalog
+from motet.testing._comparing import require_close, require_same
 
 pytestmark = WITH_RAY
 
@@ -124,7 +125,7 @@ class Fatal(FedAvg):
 
 
 def test_work_that_kills_every_process_ends_with_a_sentence():
-    run = started(Fatal(), backend="ray", actors=1)
+    run = started(Fatal(), backend="ray", actors=1, trial=False)  # it would kill this process
     with pytest.raises(StateError, match="died 4 times in one call"):
         run.advance()
 
@@ -137,7 +138,7 @@ class Broken(FedAvg):
 
 
 def test_an_error_at_a_client_is_raised_here_as_it_was():
-    run = started(Broken(), backend="ray", actors=2)
+    run = started(Broken(), backend="ray", actors=2, trial=False)
     with pytest.raises(KeyError) as caught:
         run.advance()
     assert type(caught.value) is KeyError
@@ -165,7 +166,7 @@ def test_a_run_directory_is_resumed_on_new_actors(tmp_path):
             next(steps)
     taken_up = resume(tmp_path / "broken")
     with taken_up.directory:
-        assert taken_up.run.finished == 2
+        assert taken_up.run.rounds_done == 2
         assert taken_up.run.backend.name == "ray"
         list(taken_up.rounds())
         assert taken_up.conclude() == expected

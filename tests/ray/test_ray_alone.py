@@ -14,7 +14,7 @@ from rehearsed import WITH_RAY, finished, started
 
 from motet import Ditto
 from motet.errors import RequestError
-from motet.testing.comparing import require_same
+from motet.testing._comparing import require_same
 
 pytestmark = WITH_RAY
 GUIDE = Path(__file__).parents[2] / "docs/guides/ray.md"

@@ -10,15 +10,15 @@ from rehearsed import started
 
 import motet
 from motet import FedAvg
+from motet._engine.stores.disk import DiskStore
+from motet._engine.stores.memory import MemoryStore
 from motet.config import RunChoice
 from motet.errors import CapabilityError, RequestError
-from motet.store import MemoryStore
-from motet.stores import DiskStore
 from motet.testing import ragged
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "motet.backends.ray_actors", None)
+    monkeypatch.setitem(sys.modules, "motet._engine.backends.ray_actors", None)
     with pytest.raises(CapabilityError, match=r'pip install "motet\[ray\]"'):
         started(FedAvg(), backend="ray")
 
@@ -44,7 +44,7 @@ def test_states_in_two_places_are_refused(make):
 def test_a_comparison_is_refused_because_its_runs_share_what_clients_keep():
     world = ragged()
     with pytest.raises(RequestError, match="a comparison runs in one process"):
-        motet.compare([FedAvg()], world.task, world.data, rounds=1, backend="ray")
+        motet.compare([FedAvg()], world.task, world.data, rounds=1, backend="ray", seeds=1)
 
 
 def test_a_config_names_the_actors():
@@ -54,7 +54,7 @@ def test_a_config_names_the_actors():
         "ray", "auto", 3, "states",
     ]  # fmt: skip
     assert "actors" not in RunChoice().settings()
-    with pytest.raises(RequestError, match=r"run\.actors counts"):
+    with pytest.raises(RequestError, match=r"run\.actors must be 1 or more"):
         RunChoice(actors=0)
 
 

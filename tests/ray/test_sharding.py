@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from diverging import one_diverges
 from rehearsed import ROUNDS, finished, sharded
 
 from motet import Ditto, FedAvg, FedFomo, FedPer
-from motet.backends.shard import STATE, Mark
-from motet.backends.sharding import ATTEMPTS
-from motet.checkpoint import Checkpoint
+from motet._engine.backends.ray_store import ATTEMPTS
+from motet._engine.backends.ray_worker import STATE, Mark
+from motet._engine.faults import Faults
+from motet._runs.checkpoint import Checkpoint
 from motet.errors import StateError
-from motet.faults import Faults
 from motet.method import PerClient
-from motet.testing.comparing import require_close, require_same
+from motet.testing._comparing import require_close, require_same
 
 
 def rounds_of(run, rounds=ROUNDS):
@@ -120,7 +121,9 @@ def test_a_shard_without_its_files_refuses_to_go_on(tmp_path):
     crew.shards[0].store.close()
     for path in (tmp_path / "shard-0").glob(f"{STATE}*"):
         path.unlink()
-    with pytest.raises(StateError, match="holds nothing of any run: the process came back on a"):
+    with pytest.raises(
+        StateError, match="holds nothing of any run: the process was restarted on a"
+    ):
         run.advance()
 
 
@@ -165,7 +168,7 @@ def test_a_checkpoint_of_the_driver_puts_everything_back_into_new_shards(tmp_pat
     reading = Checkpoint(again, tmp_path / "saved")
     reading.restore()
     reading.close()
-    assert again.finished == 1
+    assert again.rounds_done == 1
     rounds_of(again, 2)
     require_same_runs(calm, again)
 
@@ -183,3 +186,17 @@ def test_what_goes_down_is_shared_once_or_once_per_shard(tmp_path):
     assert len(shared) == 3
     assert banks[0].keys() == {"many"}
     assert banks[0]["many"].untyped_storage().nbytes() == 40  # a row travels without its stack
+
+
+@pytest.mark.parametrize("method", [Ditto, FedPer])
+def test_a_client_that_diverges_keeps_the_same_state_as_in_one_process(method, tmp_path):
+    settings = {"world": one_diverges(), "backend": "serial"}
+    run, _ = sharded(method(batch_size=4), tmp_path, **settings)
+    oracle = finished(method(batch_size=4), rounds=0, **settings)
+    for _ in range(ROUNDS):
+        here, there = run.advance(), oracle.advance()
+        assert here.diverged == there.diverged
+        assert (set(here.diverged), here.rejected) == ({"c2"}, there.rejected)
+    require_close(oracle.server, run.server, "the server", 1e-6)
+    for client in oracle.clients:
+        require_close(oracle.clients[client], run.clients[client], client, 1e-6)

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from motet.comparing.comparison import Comparison, Cost, Failure, FederationPicture, Look, Row
-from motet.evaluate import Evaluation, Score
-from motet.studies import Study
+from motet._compare.comparison import Comparison
+from motet._core.studies import Study
+from motet._engine.evaluation import Evaluation, Score
+from motet._engine.examples import ExampleTable, SiteExamples
+from motet._engine.results import Cost, Failure, Look, Row
+from motet._verdict.federation_summary import FederationSummary
+from motet.metrics._registry import About
 
 HOSTILE = "</script><img src=x onerror=\"document.title='broken'\">"
 LEVELS = {  # label -> (method, mean accuracy after the last round)
@@ -48,7 +52,7 @@ def picture(ids, sizes, classes=10):
     counts[:, 0] += 1
     own = counts / counts.sum(axis=1, keepdims=True)
     everybody = counts.sum(axis=0) / counts.sum()
-    return FederationPicture(
+    return FederationSummary(
         name="invented",
         labels=tuple(f"class {number}" for number in range(classes)),
         sizes={
@@ -65,15 +69,19 @@ def row(label, seed, ids, sizes, rounds):
     rng = np.random.default_rng([seed, sum(label.encode())])
     own = np.random.default_rng(11).normal(0, 0.05, len(ids)) + 0.03 * np.log(sizes / sizes.mean())
     values = np.clip(level + own + rng.normal(0, 0.035, len(ids)), 0.05, 1.0)
+    sites = {c: examples(c, int(n) // 3 + 2, v) for c, n, v in zip(ids, sizes, values, strict=True)}
     scores = tuple(
-        Score(c, int(n) // 3 + 2, float(v), float(1.3 * (1 - v) + 0.1))
-        for c, n, v in zip(ids, sizes, values, strict=True)
+        Score(c, len(site.correct), float(site.correct.mean()), float(site.loss.mean()))
+        for c, site in sites.items()
     )
+    kept = ExampleTable(About("multiclass", 10), sites)
     spent = 0 if method == "local" else 50_000 + 1_000 * (sum(label.encode()) % 90)
     return Row(
         label=label,
         seed=seed,
-        evaluation=Evaluation(method, "accuracy", "test", "after_adapt", rounds, scores),
+        evaluation=Evaluation(
+            method, "accuracy", "test", "after_adapt", rounds, scores, examples=kept
+        ),
         cost=Cost(
             bytes_up=spent * rounds,
             bytes_down=spent * rounds,
@@ -88,6 +96,13 @@ def row(label, seed, ids, sizes, rounds):
         tuned={"optimizer.lr": 0.05, "lam": 0.3} if label == "ditto" else {},
         privacy=privacy(ids, sizes) if label == "fedper" else {},
     )
+
+
+def examples(client, count, accuracy):
+    """Test examples of which the first ones are right."""
+    places = np.arange(count)
+    correct = (places < round(accuracy * count)).astype(float)
+    return SiteExamples(client, places, places % 10, None, 1.3 * (1 - correct) + 0.1, correct)
 
 
 def curve(level, spent, rounds, rng):

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from motet.cli.main import call
-from motet.comparing.comparison import read
+from motet._cli.main import call
+from motet._engine.records import read_scores
+from motet._verdict.results import Results
 from motet.errors import StateError
-from motet.records import read_scores
 from motet.report import read_all
 
 
@@ -78,7 +78,7 @@ def test_the_same_run_twice_is_refused(runs):
 
 
 def test_a_run_at_work_shows_its_last_look_at_validation_data(runs, tmp_path):
-    from motet.records import write_scores
+    from motet._engine.records import write_scores
 
     half = tmp_path / "half"
     half.mkdir()
@@ -95,7 +95,7 @@ def test_a_comparison_is_read_as_it_was_written(tmp_path):
     asked = "compare --methods fedper --data digits --clients 4 --rounds 1 --quiet"
     assert call([*asked.split(), "--out", str(tmp_path / "compared")]) == 0
     (found,) = read_all([tmp_path / "compared"])
-    assert found == read(tmp_path / "compared")
+    assert found == Results.read(tmp_path / "compared")
     assert (tmp_path / "compared" / "report.html").exists()
 
 
@@ -124,7 +124,7 @@ def test_several_directories_make_one_page_here(motet, runs, tmp_path):
         ([], "Missing argument 'DIR...'"),
         (["{runs}/first", "-o", "no/such/page.html"], "cannot be written: no such file"),
         (["{runs}/first", "-o", "{runs}"], "is a directory"),
-        (["{runs}/first", "-o", "notes.html"], "is no report of Motet"),
+        (["{runs}/first", "-o", "notes.html"], "is not a Motet report"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(motet, runs, tmp_path, arguments, sentence):

@@ -15,12 +15,14 @@ from importlib.resources import files
 import pytest
 from invented import HOSTILE, LEVELS, invented
 
-from motet.comparing.comparison import Comparison, Failure, FederationPicture
+from motet._compare.comparison import Comparison
+from motet._engine.results import Failure
+from motet._verdict.federation_summary import FederationSummary
 from motet.errors import RequestError
 from motet.report import page, write
-from motet.report.contents import MOST_CELLS, evenly
-from motet.report.embedding import packed, script_json
-from motet.report.writing import SCRIPTS
+from motet.report._chart_data import MOST_CELLS, evenly
+from motet.report._embedding import packed, script_json
+from motet.report._writing import SCRIPTS
 
 ASSETS = files("motet.report") / "assets"
 
@@ -155,13 +157,13 @@ def test_a_comparison_in_which_everything_failed_still_has_a_page():
         failures=(Failure(label="fedper", seed=0, reason="out of memory"),),
     )
     elements = Elements(page([failed]))
-    assert "No run gave a result." in elements.text
+    assert "No run produced a result." in elements.text
     assert "out of memory" in elements.text
     assert not elements.attribute("figure", "data-chart")
 
 
-def test_without_a_picture_of_the_federation_its_charts_are_left_out(comparison):
-    bare = replace(comparison, federation=FederationPicture())
+def test_without_a_summary_of_the_federation_its_charts_are_left_out(comparison):
+    bare = replace(comparison, federation=FederationSummary())
     drawn = Elements(page([bare])).attribute("figure", "data-chart")
     assert not {"labels", "emd", "sizes"} & set(drawn)
     assert "spread" in drawn

@@ -3,8 +3,8 @@
 import pytest
 from kept import state
 
-from motet.store import MemoryStore
-from motet.stores import DiskStore
+from motet._engine.stores.disk import DiskStore
+from motet._engine.stores.memory import MemoryStore
 
 
 @pytest.fixture(params=["memory", "disk"])

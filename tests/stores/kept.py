@@ -1,5 +1,7 @@
 """A state with everything a tree may hold."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch
@@ -7,12 +9,12 @@ from torch import Tensor
 
 
 class Kept(NamedTuple):
-    model: dict
+    model: dict[str, Tensor]
     steps: Tensor
-    flags: tuple
+    flags: tuple[Tensor, Tensor]
 
 
-def state(value):
+def state(value: int) -> Kept:
     return Kept(
         model={
             "head/weight": torch.full((2, 3), float(value)),

@@ -12,9 +12,10 @@ import torch
 from kept import state
 
 import motet
-from motet import tree
+from motet._core import tree
+from motet._engine.federation import start
+from motet._engine.stores.disk import DiskStore
 from motet.errors import StateError, StructureError, WireError
-from motet.stores import DiskStore
 from motet.testing import ragged
 
 CLIENTS = [f"c{number:02d}" for number in range(20)]
@@ -67,7 +68,7 @@ def test_another_process_reads_the_last_commit_while_this_one_writes(file):
     writer.put("c00", state(77))
     look = (
         "import sys, torch; sys.path.insert(0, sys.argv[2]);"
-        "from kept import state; from motet.stores import DiskStore;"
+        "from kept import state; from motet._engine.stores.disk import DiskStore;"
         "store = DiskStore(sys.argv[1], read_only=True); store.expect(lambda: state(0));"
         "print(len(store), int(store.get('c00').steps - state(0).steps))"
     )
@@ -139,6 +140,75 @@ def test_a_client_cannot_vanish_unnoticed(file, change):
     with pytest.raises(WireError, match="is damaged"):
         store.verify()
     store.close()
+
+
+@pytest.mark.parametrize("columns", [["slot"], ["slot", "checksum"]], ids="+".join)
+def test_states_that_changed_hands_are_noticed(file, columns):
+    """Neither client may go on with the other's state, not even if its checksum came along."""
+    with closing(sqlite3.connect(file)) as database, database:
+        query = "SELECT client, slot, checksum FROM clients WHERE client IN (x'633037', x'633038')"
+        (a, *of_a), (b, *of_b) = database.execute(query).fetchall()
+        for client, (slot, checksum) in ((a, of_b), (b, of_a)):
+            database.execute("UPDATE clients SET slot = ? WHERE client = ?", (slot, client))
+            if "checksum" in columns:
+                database.execute(
+                    "UPDATE clients SET checksum = ? WHERE client = ?", (checksum, client)
+                )
+    store = opened(file)
+    assert "c07" not in store
+    assert "c08" not in store
+    assert list(store.damaged) == ["c07", "c08"]
+    store.close()
+
+
+def test_an_old_state_in_the_place_of_a_new_one_is_noticed(file):
+    """Not even if its checksum came along: a restored backup of one client is no state of it."""
+    query = "SELECT state, checksum FROM clients JOIN states USING (slot) WHERE slot = 8"
+    with closing(sqlite3.connect(file)) as database:
+        old, checksum = database.execute(query).fetchone()
+    store = opened(file)
+    store.put("c07", state(77))
+    store.commit()
+    store.close()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE states SET state = ? WHERE slot = 8", (old,))
+        database.execute("UPDATE clients SET checksum = ? WHERE slot = 8", (checksum,))
+    store = opened(file)
+    store.verify()
+    assert "c07" not in store
+    assert "checksum" in store.damaged["c07"]
+    store.close()
+
+
+def test_a_run_does_not_begin_with_what_another_one_has_left(tmp_path):
+    world, path = ragged(), tmp_path / "states.sqlite"
+    settings = {"rounds": 1, "cohort": 0.5, "backend": "serial"}
+    method = motet.FedPer(personal=("head",))
+    with closing(DiskStore(path)) as store:
+        motet.run(method, world.task, world.data, **settings, store=store)
+        with pytest.raises(StateError, match="already holds what"):
+            motet.run(method, world.task, world.data, **settings, store=store)
+    with closing(DiskStore(path)) as store, pytest.raises(StateError, match="already holds what"):
+        list(motet.rounds(method, world.task, world.data, **settings, store=store))
+
+
+def test_of_two_runs_with_one_file_the_later_is_refused(tmp_path):
+    world, path = ragged(), tmp_path / "states.sqlite"
+    settings = {"rounds": 2, "cohort": 0.5, "backend": "serial"}
+    method = motet.FedPer(personal=("head",))
+    stores = [DiskStore(path), DiskStore(path)]
+    assert [len(store) for store in stores] == [0, 0]  # both have seen that there is no file
+    first, second = (
+        start(method, world.task, world.data, **settings, store=store) for store in stores
+    )
+    first.advance()
+    stores[0].commit()
+    with pytest.raises(StateError, match="another process has written"):
+        second.advance()
+    first.advance()
+    stores[0].commit()
+    for store in stores:
+        store.close()
 
 
 def test_a_file_that_is_no_database_is_refused_in_a_sentence(tmp_path):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from kept import state
 
-from motet import tree
-from motet.store import MemoryStore
-from motet.stores import DiskStore
+from motet._core import tree
+from motet._engine.stores.disk import DiskStore
+from motet._engine.stores.memory import MemoryStore
 
 IDS = [
     "a",

@@ -150,7 +150,7 @@ def test_a_full_disk_is_one_warning_and_then_silence(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.startswith("TensorBoard could not be written to and gets nothing more: ")
+    assert done.stdout.startswith("TensorBoard could not be written and is disabled: ")
     assert "File too large" in done.stdout
     assert done.stdout.count("\n") == 1
 

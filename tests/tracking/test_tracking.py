@@ -6,9 +6,9 @@ import sys
 import pytest
 from watched import a_look, a_round, a_row
 
+from motet._engine.observers import Several, Watcher
 from motet.tracking import Tolerant, sinks
-from motet.tracking.numbers import Harms
-from motet.watching import Several, Watcher
+from motet.tracking._numbers import HarmedShares
 
 
 class Breaks(Watcher):
@@ -35,7 +35,7 @@ def test_a_sink_that_breaks_warns_once_and_never_stops_a_run(at):
     tolerant = Tolerant(broken, "The log", said.append)
     tell_everything(tolerant)
     tell_everything(tolerant)
-    assert said == ["The log could not be written to and gets nothing more: no space left."]
+    assert said == ["The log could not be written and is disabled: no space left."]
     assert len(broken.heard) == 1
 
 
@@ -53,7 +53,7 @@ def test_several_watchers_hear_everything_in_their_order():
 
 
 def test_harm_is_known_as_soon_as_both_have_finished_whichever_came_first():
-    harms = Harms()
+    harms = HarmedShares()
     assert harms.add(a_row("fedper", 0, (0.5, 0.9), method="fedper")) == {}
     assert harms.add(a_row("local", 1, (0.7, 0.7), method="local")) == {}  # another seed
     found = harms.add(a_row("local", 0, (0.7, 0.7), method="local"))
@@ -65,7 +65,7 @@ def test_harm_is_known_as_soon_as_both_have_finished_whichever_came_first():
 
 def test_no_package_is_loaded_before_its_sink_is_made():
     script = (
-        "import sys, motet.tracking, motet.watching, motet.cli.live\n"
+        "import sys, motet.tracking, motet._engine.observers, motet._cli.live\n"
         "motet.tracking.sinks()\n"
         "print({'torch', 'tensorboard', 'mlflow', 'rich'} & set(sys.modules))"
     )

@@ -25,7 +25,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from flwr.serverapp import ServerApp
 
-from motet.backends import flower_apps
+from motet.deploy._runtime import flower_apps
 
 LOOK_S = 0.5  # each experiment looks for its replies; they need not all reach the SuperLink
 
@@ -56,7 +56,7 @@ class Hub:
 
     def __init__(self, grid, names):
         self.grid, self.lock = grid, threading.Lock()
-        self.busy = set(names)  # who has not said yet that it waits
+        self.busy = set(names)  # experiments that are not waiting yet
         self.waiting = set()
         self.outbox = {}  # (experiment, number) -> message
         self.under_way = {}  # id of an envelope -> what is in it
@@ -71,7 +71,7 @@ class Hub:
             self.outbox[name, f"inner-{self.count}"] = message
             return f"inner-{self.count}"
 
-    def pull(self, name):
+    def pull(self, name, wanted):
         with self.lock:
             self.busy.discard(name)
             self.waiting.add(name)
@@ -80,7 +80,11 @@ class Hub:
             if self.under_way and time.monotonic() > self.next_look:
                 self._receive()
                 self.next_look = time.monotonic() + LOOK_S
-            replies, self.replies[name] = self.replies[name], []
+            there, self.replies[name] = self.replies[name], []
+            replies = []
+            for reply in there:
+                asked = reply.metadata.reply_to_message_id in wanted
+                (replies if asked else self.replies[name]).append(reply)
             if replies:
                 self._works(name)
             return replies
@@ -123,7 +127,8 @@ class Opened:
     """One message out of an envelope; an error is one for all of them."""
 
     def __init__(self, reply, number):
-        self.metadata = SimpleNamespace(reply_to_message_id=number)
+        sender = reply.metadata.src_node_id
+        self.metadata = SimpleNamespace(reply_to_message_id=number, src_node_id=sender)
         self.has_error = reply.has_error
         if reply.has_error():
             self.error = reply.error
@@ -144,7 +149,7 @@ class OneOfMany:
         return [self.hub.push(self.name, message) for message in messages]
 
     def pull_messages(self, message_ids):
-        return self.hub.pull(self.name)
+        return self.hub.pull(self.name, set(message_ids))
 
 
 def sealed(content):
@@ -165,7 +170,7 @@ def server_app():
         every = contexts(context)
         hub, failures = Hub(grid, every), {}
 
-        def conduct(name):
+        def run_server(name):
             try:
                 flower_apps.server_app()(OneOfMany(hub, name), every[name])
             except Exception as reason:
@@ -173,7 +178,7 @@ def server_app():
             finally:
                 hub.leave(name)
 
-        threads = [threading.Thread(target=conduct, args=(name,)) for name in every]
+        threads = [threading.Thread(target=run_server, args=(name,)) for name in every]
         for thread in threads:
             thread.start()
         for thread in threads:

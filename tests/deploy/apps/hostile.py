@@ -1,4 +1,4 @@
-"""Sites that do not keep to the rules. This file is copied into the app that the tests submit.
+"""Sites that break the rules. This file is copied into the app that the tests submit.
 
 The setting `tricks` says who does what: {"0": ["not_a_number", "old_round"]} for rounds 1 and 2.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from motet.backends import flower_apps
+from motet.deploy._runtime import flower_apps
 
 
 def not_a_number(arrays, header, settings):
@@ -35,6 +35,14 @@ def old_round(arrays, header, settings):
     header["round"] = -1
 
 
+def huge_weight(arrays, header, settings):
+    header["weight"] = 1e300  # infinite in single precision
+
+
+def long_reason(arrays, header, settings):
+    header["refused"] = "\x1b[2J" + "x" * 1_000_000
+
+
 def honest(arrays, header, settings):
     pass
 
@@ -46,12 +54,21 @@ def held_back(arrays, header, settings):
 
 TRICKS = {
     trick.__name__: trick
-    for trick in (not_a_number, wrong_shape, hundredfold, old_round, honest, held_back)
+    for trick in (
+        not_a_number,
+        wrong_shape,
+        hundredfold,
+        old_round,
+        huge_weight,
+        long_reason,
+        honest,
+        held_back,
+    )
 }
 
 
 def client_app():
-    """An honest client whose reply is spoilt on its way out."""
+    """An honest client whose reply is corrupted before it is sent."""
     client, app = flower_apps.client_app(), ClientApp()
 
     @app.train()

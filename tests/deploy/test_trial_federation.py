@@ -1,4 +1,4 @@
-"""`motet deploy trial` as a process of its own: to the end, and stopped half-way."""
+"""`motet deploy trial` as a separate process: run to the end, and stopped half-way."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import psutil
 import pytest
 from federation import await_that, carriers, write_deployment, zombies_among
 
-from motet.deploy.trial import MARK
-from motet.records import read_scores
+from motet._engine.records import read_scores
+from motet.deploy._trial import MARK
 
 pytestmark = pytest.mark.distributed
 
@@ -24,7 +24,7 @@ def deployment(tmp_path):
 
 
 def start_trial(deployment, *options):
-    code = "from motet.cli.main import main; main()"
+    code = "from motet._cli.main import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "deploy", "trial", str(deployment.path), *options],
         stdout=subprocess.PIPE,
@@ -49,7 +49,7 @@ def test_a_trial_ends_with_a_run_directory_and_no_process(deployment):
 
 @pytest.fixture(scope="module")
 def seen():
-    """The ids of the processes of all trials that were looked at."""
+    """The ids of all processes seen in these trials."""
     return set()
 
 
@@ -73,7 +73,7 @@ def test_a_trial_that_is_stopped_leaves_no_process(deployment, programs_of, numb
     await_that(lambda: len(programs_of(mark)) >= 3)  # a site is up, too
     trial.send_signal(number)
     _, err = trial.communicate()
-    assert trial.returncode == 130
+    assert trial.returncode == 128 + number
     assert "all programs of the trial are ended" in err
     assert programs_of(mark) == []
 
@@ -92,7 +92,7 @@ def test_a_trial_that_is_killed_is_cleaned_up_by_the_next(deployment, programs_o
     assert carriers(left) == []
     following.send_signal(signal.SIGINT)
     following.communicate()
-    # Another test may have made this process adopt orphans: then the dead are its to bury.
+    # Another test may have made this process adopt orphans: then it must reap them.
     psutil.wait_procs(zombies_among({orphan.pid for orphan in orphans}), timeout=30)
 
 

@@ -1,18 +1,24 @@
 """Small worlds for comparisons, and what must not differ between two of them."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from torch import nn
 
 import motet
-from motet.data import Split, from_arrays
+from motet._engine.results import Row
+from motet.data import Federation, Split, from_arrays
 
 
-def task():
+def task() -> motet.Task:
     """A linear network of two layers."""
     return motet.Task(build=lambda: nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)))
 
 
-def clouds(sizes=(12, 20, 30, 44)):
+def clouds(sizes: Sequence[int] = (12, 20, 30, 44)) -> dict[str, Any]:
     """Clients of unequal size with two classes of points."""
     rng = np.random.default_rng(0)
     clients = {}
@@ -23,13 +29,13 @@ def clouds(sizes=(12, 20, 30, 44)):
     return clients
 
 
-def world(val=0.2):
+def world(val: float = 0.2) -> tuple[motet.Task, Federation]:
     """Return a task, and the clients with a part of their examples for validation and test."""
     return task(), from_arrays(clouds(), split=Split(val, 0.3))
 
 
-def easy_world():
-    """Clients whose two classes lie far apart: whoever learns at all learns them."""
+def easy_world() -> tuple[motet.Task, Federation]:
+    """Clients whose two classes lie far apart, so any training learns them."""
     rng = np.random.default_rng(0)
     clients = {}
     for number, size in enumerate((20, 30, 40)):
@@ -39,7 +45,7 @@ def easy_world():
     return task(), from_arrays(clients, split=Split(0.3, 0.3))
 
 
-def numbers(row):
+def numbers(row: Row) -> dict[str, Any]:
     """What a run gave, without how long it took and who trained for it."""
     written = row.to_dict()
     for timed in (written["cost"], *written["curve"]):

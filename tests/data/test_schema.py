@@ -1,0 +1,309 @@
+"""Laws of the schema: training and prediction are encoded alike, sites and pool agree."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from motet.data import Column, Scaling, Schema, Split, Target, from_table
+from motet.data._tables.aggregates import Aggregates, aggregate, join, medians_of
+from motet.data._tables.options import filling_of
+from motet.data._tables.site import without_statistics
+from motet.data._tables.statistics import Medians, finish, medians_by_counting
+from motet.errors import DataError, MotetError, RequestError, StateError
+
+quick = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+NUMBERS = st.one_of(
+    st.none(), st.floats(-1e6, 1e6, allow_subnormal=False), st.integers(-1000, 1000)
+)
+WORDS = st.sampled_from(["f", "m", " F", "x", None, "?", "n/a"])
+STAGES = st.sampled_from(["I", "II", "iii", None])
+DATES = st.sampled_from(["1950-01-31", "2020-12-31", None, "1999-02-28"])
+SITES = st.sampled_from(["north", "south", "East "])
+
+
+@st.composite
+def tables(draw):
+    """Draw a table in which every site has a row and every column has a value."""
+    size = draw(st.integers(0, 25))
+
+    def column(values, first):
+        return [*first, *draw(st.lists(values, min_size=size, max_size=size))]
+
+    return {
+        "site": column(SITES, ["north", "south", "East "]),
+        "age": column(NUMBERS, [50.0, 60.0, 70.0]),
+        "sex": column(WORDS, ["f", "m", "f"]),
+        "stage": column(STAGES, ["I", "II", "iii"]),
+        "born": column(DATES, ["1950-01-31", "1960-02-29", "2000-01-01"]),
+        "y": column(st.sampled_from(["ill", "well"]), ["ill", "well", "ill"]),
+    }
+
+
+OPTIONS = {
+    "client": "site",
+    "target": "y",
+    "categorical": ["sex"],
+    "ordinal": {"stage": ["I", "II", "III"]},
+    "dates": {"born": ["age", "month", "weekday"]},
+}
+MISSING = ["median", "mean", "client-median", "client-mean", "indicator", 3.5]
+
+
+def opened(table, **options):
+    return from_table(table, **OPTIONS, **options)
+
+
+def rows_of(table, rows):
+    return {name: [values[row] for row in rows] for name, values in table.items()}
+
+
+@quick
+@given(
+    table=tables(),
+    missing=st.sampled_from(MISSING),
+    standardize=st.sampled_from([False, True, "site"]),
+    seed=st.integers(0, 5),
+)
+def test_rows_to_predict_are_encoded_as_the_same_rows_in_training(
+    table, missing, standardize, seed
+):
+    data = opened(table, missing=missing, standardize=standardize, seed=seed)
+    schema = Schema.from_dict(json.loads(json.dumps(data.schema.to_dict())))
+    assert schema == data.schema
+    for client in data.clients:
+        own = schema.at(client)
+        for number, split in enumerate(("train", "val", "test")):
+            rows = data.rows.rows(data.clients.index(client), number)
+            raw, x = rows_of(table, rows), data.examples(client, split).x.numpy()
+            assert np.array_equal(x, schema.encode(raw, client).x)
+            assert np.array_equal(x, schema.encode(pa.table(raw)).x)
+            # One row at a time, as a server gets them, and without the columns it ignores.
+            del raw["site"], raw["y"]
+            singly = [own.encode({k: [v[i]] for k, v in raw.items()}).x for i in range(len(rows))]
+            assert np.array_equal(x, np.concatenate(singly)) if singly else not len(x)
+
+
+@quick
+@given(
+    table=tables(),
+    missing=st.sampled_from(MISSING),
+    standardize=st.sampled_from(["none", "federation", "site"]),
+    backwards=st.booleans(),
+)
+def test_statistics_from_aggregates_of_sites_are_those_of_the_pool_bit_by_bit(
+    table, missing, standardize, backwards
+):
+    data = opened(table, missing=missing, standardize=standardize)
+    draft, trains = without_statistics(data.schema), []
+    for place, _ in enumerate(data.clients):
+        trains.append(pa.table(rows_of(table, data.rows.rows(place, 0))))
+    sent = [
+        json.loads(json.dumps(aggregate(draft, train, sites=(client,)).to_dict()))
+        for client, train in zip(data.clients, trains, strict=True)
+    ]
+    received = [Aggregates.from_dict(one, draft) for one in (sent[::-1] if backwards else sent)]
+    joined = join(received)
+    filling = filling_of(missing, indicators=False)
+    medians = None
+    if filling.by == "median":
+        blocks = [_numbers(draft, train) for train in trains]
+        overall = medians_by_counting(
+            lambda at_most: sum((block <= at_most).sum(axis=0) for block in blocks),
+            joined.known.sum(axis=0),
+        )
+        one_hot = np.asarray([c.kind == "categorical" for c in draft.columns for _ in c.features])
+        own = np.stack([medians_of(draft, train) for train in trains])
+        medians = Medians(np.where(one_hot, 0.0, overall), own if filling.own else None)
+    assert finish(draft, joined, filling, standardize, medians) == data.schema
+
+
+def _numbers(draft, table):
+    """Encode without statistics; NaN where a value is missing."""
+    from motet.data._tables.encode import Noticed, counted, read_block
+
+    noticed = Noticed(counted, [], counted)
+    blocks = [read_block(draft, c, table[c.name], noticed).values for c in draft.columns]
+    return np.concatenate(blocks, axis=1).astype(np.float64)
+
+
+@quick
+@given(st.lists(st.lists(st.floats(-1e300, 1e300), max_size=9), min_size=1, max_size=4))
+def test_medians_by_counting_are_exact(sites):
+    pooled = np.asarray([value for site in sites for value in site])
+    known = np.asarray([len(pooled)])
+    found = medians_by_counting(lambda t: np.asarray([(pooled <= t[0]).sum()]), known)
+    if len(pooled):
+        ordered = np.sort(pooled)
+        middle = (ordered[(len(pooled) - 1) // 2] + ordered[len(pooled) // 2]) / 2
+        assert found[0] == middle
+    else:
+        assert math.isnan(found[0])
+
+
+def test_scales_are_numpys_over_filled_training_rows():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(300) < 0.2, np.nan, rng.normal(1e6, 1e-2, 300))
+    table = {"site": ["a", "b", "c"] * 100, "x": values, "z": rng.random(300), "y": [0, 1] * 150}
+    options = {"client": "site", "target": "y", "split": Split(0, 0), "missing": "mean"}
+    data = from_table(table, standardize=True, indicators=True, **options)
+    filled = np.where(np.isnan(values), np.nanmean(values), values)
+    mean, deviation = data.schema.scaling.mean, data.schema.scaling.deviation
+    assert data.features == ("x", "x_missing", "z")
+    assert mean[0] == pytest.approx(filled.mean(), rel=1e-14)
+    assert deviation[0] == pytest.approx(filled.std(), rel=1e-6)
+    assert deviation[1] == pytest.approx(np.isnan(values).std())
+    site = from_table(table, standardize="site", **options)
+    own = site.examples("b", "train").x.numpy()
+    assert np.allclose(own.mean(axis=0), 0, atol=1e-4)
+    assert np.allclose(own.std(axis=0), 1, atol=1e-3)
+
+
+def simple(**changes):
+    parts = {
+        "columns": (
+            Column(name="age", low=20.0, high=90.0, unit="years"),
+            Column(name="sex", kind="categorical", categories=("f", "m")),
+        ),
+        "target": Target(name="y", labels=("ill", "well")),
+        "fills": (50.0, 0.0, 0.0),
+        "scaling": Scaling((50.0, 0.0, 0.0), (10.0, 1.0, 1.0)),
+    }
+    return Schema(**{**parts, **changes})
+
+
+def test_repaired_rows_are_counted():
+    found = simple().encode({"age": [30, None, 200], "sex": ["f", "diverse", None]})
+    assert found.x.tolist() == [[-2, 1, 0], [0, 0, 0], [15, 0, 0]]
+    assert [(r.column, r.what, r.rows, r.first) for r in found.remarks] == [
+        ("age", "out_of_range", 1, "row 3"),
+        ("age", "filled", 1, "row 2"),
+        ("sex", "unknown", 1, "row 2"),
+        ("sex", "filled", 1, "row 3"),
+    ]
+    assert all(str(remark).endswith(".") for remark in found.remarks)
+    absent = simple().encode({"age": [30, 40]})
+    assert [(r.column, r.what, r.rows) for r in absent.remarks] == [("sex", "missing_column", 2)]
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"age": ["old"], "sex": ["f"]}, 'column "age" should hold numbers; row 1 has "old"'),
+        ({"age": [math.inf], "sex": ["f"]}, "should hold finite numbers; row 1 has inf"),
+        ({"age": [1, 2], "sex": ["f"]}, "same number of values"),
+        ({"age": [[1]], "sex": ["f"]}, "should hold a number, text or a date"),
+        ({"age": 3, "sex": ["f"]}, "must be a list"),
+        (7, "expected a pyarrow.Table"),
+    ],
+)
+def test_rows_that_cannot_be_encoded_are_refused_in_a_sentence(table, sentence):
+    with pytest.raises((DataError, RequestError), match=sentence):
+        simple().encode(table)
+
+
+def test_a_schema_without_fills_refuses_missing_values():
+    bare = simple(fills=None)
+    with pytest.raises(DataError, match="1 of 2 values are missing, the first in row 2"):
+        bare.encode({"age": [1, None], "sex": ["f", "m"]})
+    with pytest.raises(DataError, match='no column "sex"'):
+        bare.encode({"age": [1, 2]})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+def places(value, path=()):
+    """List every place in nested JSON."""
+    yield path
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(item, (*path, key))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), junk=JSON)
+def test_hostile_dictionaries_are_refused_in_a_sentence(data, junk):
+    written = json.loads(json.dumps(simple(site_fills={"a": (1.0, 0.0, 0.0)}).to_dict()))
+    path = data.draw(st.sampled_from(list(places(written))))
+    if not path:
+        written = junk
+    else:
+        table = written
+        for key in path[:-1]:
+            table = table[key]
+        table[path[-1]] = junk
+    try:
+        schema = Schema.from_dict(written)
+    except StateError as error:
+        sentence = str(error)
+    else:
+        sentence = "."
+        if _is_plain(schema):
+            schema.encode({"age": [30.0], "sex": ["f"], "x": [1]}, "a")
+    assert sentence.endswith(".")
+    assert len(sentence) < 1000
+
+
+def _is_plain(schema):
+    return [column.name for column in schema.columns] == ["age", "sex"] and schema.fills is not None
+
+
+def test_aggregates_that_cannot_be_are_refused():
+    draft = without_statistics(simple())
+    table = pa.table({"age": [1.0, 2.0], "sex": ["f", "m"]})
+    sent = aggregate(draft, table, sites=("a",)).to_dict()
+    for change in (
+        {"rows": [-1]},
+        {"known": [[5, 5, 5]]},
+        {"mean": [[1.0]]},
+        {"mean": "x"},
+        {"spread": [[-1.0, 0, 0]]},
+        {"mean": [[math.nan, 0, 0]]},
+        {"sites": None},
+    ):
+        with pytest.raises(DataError):
+            Aggregates.from_dict({**sent, **change}, draft)
+    one = Aggregates.from_dict(sent, draft)
+    with pytest.raises(DataError, match="twice"):
+        join([one, one])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    clients=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    labels=st.lists(st.integers(0, 3), min_size=40, max_size=40),
+    shares=st.sampled_from([(0.2, 0.2), (0.0, 0.5), (0.4, 0.0), (0.0, 0.0), (0.1, 0.7)]),
+)
+def test_cutting_all_clients_is_cutting_each(clients, labels, shares):
+    from motet import Key
+    from motet.data._partition.counts import group_rows
+
+    owner, answers = np.asarray(clients), np.asarray(labels[: len(clients)])
+    parts = [part for part in group_rows(owner, 5) if len(part)]
+    names, key, split = [f"c{i}" for i in range(len(parts))], Key(7), Split(*shares)
+    together = split.cut_all(answers, parts, names, key)
+    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+        for place, cell in enumerate(split.cut(answers[part], key.fold(name))):
+            assert together.rows(number, place).tolist() == sorted(part[cell].tolist())
+
+
+def test_every_error_of_a_schema_is_one_of_ours():
+    with pytest.raises(MotetError, match="at least one column"):
+        simple(columns=())
+    with pytest.raises(MotetError, match="deviations must be above 0"):
+        simple(scaling=Scaling((0.0,) * 3, (0.0, 1.0, 1.0)))
+    with pytest.raises(RequestError, match='no column "agee"; did you mean "age"'):
+        simple().column("agee")

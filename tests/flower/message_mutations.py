@@ -1,0 +1,313 @@
+"""Seeded mutations of Flower messages: header values, arrays, records, and raw bytes.
+
+`MOTET_MESSAGES=20000` sends as many replies and as many requests, divided among all methods.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+MESSAGES = int(os.environ.get("MOTET_MESSAGES", "600"))  # replies, and as many requests
+
+INTEGERS = (-(2**63), -(2**31), -7, -1, 0, 1, 2, 3, 5, 10**6, 2**31, 2**53 + 1, 2**62, 2**63 - 1)
+FLOATS = (
+    float("nan"), float("inf"), float("-inf"), -1e300, -1e9, -1.0, -0.0, 5e-324, 0.5, 7.0, 1e12,
+    1e39, 1e100, 1e300, 1.7e308,
+)  # fmt: skip
+TEXTS = (
+    "", "x", "0", "nan", "\x1b[2J\x1b]0;owned\x07", "\u202eevil", "\x00", "a\nb\r\nc",
+    "x" * 100_000, "../../etc/passwd", "test", "train", "val", "after_local", "%s%n{0}",
+    "\U0001f600" * 500, "\ud7ff\ufffe", "\u200b\u3164", "A\u0300" * 100, "\x9b31m",
+    "${HOME}", "1e400",
+)  # fmt: skip
+OTHERS = (
+    True, False, b"", b"\xff" * 50, [], [1, 2], [1.5], ["x"] * 3, [True], [b"x"], [0] * 10_000,
+)  # fmt: skip
+NAMES = (
+    "refused", "declined", "diverged", "undefined", "examples", "value", "loss", "weight",
+    "gradients", "round", "client", "agreed", "clients", "split", "point", "1.value", "",
+    "x\x1b[1m",
+)  # fmt: skip
+NUMBERS = (np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e30, 1e20, -1e12, -1.0, -0.0, 0.0, 1e-45)
+KINDS = (
+    "f4", "f8", "f2", ">f4", "i8", "i4", "i1", "u1", "u8", "?", "c8", "c16", "U3", "S4", "M8[s]",
+    "V8", "f4,i4", "V2", "f16", "m8[s]", "U0", "(2,)f4",
+)  # fmt: skip
+SHAPES = ((), (0,), (1,), (7,), (2, 2), (0, 10**9), (0, 2**31, 2**31), (1,) * 20, (1,) * 32)
+PARTS = (  # of the text in front of an array
+    *(
+        (b"(", start)
+        for start in (
+            b"(True,",
+            b"(-1,",
+            b"(10**9,",
+            b"((" * 500,
+            b"(" + b"9" * 20,
+            b"(2147483648,",
+            b"(0,",
+            b"(4294967296,4294967296,",
+            b"(1.0,",
+            b"('1',",
+            b"(-5,",
+            b"(False,",
+            b"(1j,",
+        )
+    ),
+    *(
+        (b"'<f4'", kind)
+        for kind in (b"'|O' ", b"'<f8'", b"'>f4'", b"'<f0'", b"1.50 ", b"'<c8'", b"'=f4'")
+    ),
+    *((b"False", order) for order in (b"True ", b"None ")),
+    (b"'shape'", b"'shap_'"),
+    (b"{", b"["),
+    (b", }", b"L }"),
+    (b"NUMPY", b"NUMPX"),
+    (b"\x01", b"\x02"),
+    (b"\x01", b"\x09"),
+)
+
+
+def copied(content):
+    """Copy the records of a message; arrays are shared, since nobody writes into them."""
+    return RecordDict({name: type(record)(dict(record)) for name, record in content.items()})
+
+
+def mutated(content, rng):
+    """Return a copy of a message's content with one to three mutations, and their names."""
+    content, told = copied(content), []
+    for _ in range(rng.integers(1, 4)):
+        mutation = MUTATIONS[rng.integers(len(MUTATIONS))]
+        with suppress(TypeError):  # Flower refuses some values after an earlier mutation
+            mutation(content, rng)
+        told.append(mutation.__name__)
+    return content, told
+
+
+def pick(values, rng):
+    return values[int(rng.integers(len(values)))]
+
+
+def any_value(rng):
+    return pick(pick((INTEGERS, FLOATS, TEXTS, OTHERS), rng), rng)
+
+
+def change_a_value(content, rng):
+    header = content.get("header", ConfigRecord())
+    if header:
+        header[pick(sorted(header), rng)] = any_value(rng)
+
+
+def change_a_number(content, rng):
+    """Change a value to another of its own kind, which only its range can refuse."""
+    header = content.get("header", ConfigRecord())
+    numbers = [name for name in sorted(header) if type(header[name]) in (int, float)]
+    if numbers:
+        name = pick(numbers, rng)
+        header[name] = pick(INTEGERS if type(header[name]) is int else FLOATS, rng)
+
+
+def add_a_value(content, rng):
+    if "header" in content:
+        content["header"][pick(NAMES, rng)] = any_value(rng)
+
+
+def remove_a_value(content, rng):
+    header = content.get("header", ConfigRecord())
+    if header:
+        del header[pick(sorted(header), rng)]
+
+
+def spoil_numbers(content, rng):
+    def spoil(array):
+        found = array.numpy().copy()
+        if found.size and found.dtype.kind in "fiu":
+            value = pick(NUMBERS if found.dtype.kind == "f" else INTEGERS[1:9], rng)
+            found.flat[int(rng.integers(found.size))] = value
+            if rng.random() < 0.3:
+                found[...] = value
+        return Array(found)
+
+    replace_an_array(content, rng, spoil)
+
+
+def another_kind(content, rng):
+    kind = np.dtype(pick(KINDS, rng))
+    replace_an_array(content, rng, lambda array: plain(np.zeros(shape_of(array), kind)))
+
+
+def another_shape(content, rng):
+    shape = pick(SHAPES, rng)
+    replace_an_array(content, rng, lambda array: plain(np.zeros(shape, "f4")))
+
+
+def spoil_the_text_of_an_array(content, rng):
+    old, new = pick(PARTS, rng)
+    replace_an_array(content, rng, lambda array: with_bytes(array, array.data.replace(old, new, 1)))
+
+
+def spoil_bytes_of_an_array(content, rng):
+    def spoil(array):
+        spoilt = bytearray(array.data)
+        for _ in range(rng.integers(1, 5)):
+            place = int(rng.integers(len(spoilt) + 1))
+            how = pick(("flip", "insert", "delete", "cut"), rng)
+            if how == "flip" and place < len(spoilt):
+                spoilt[place] ^= 1 << int(rng.integers(8))
+            elif how == "insert":
+                spoilt[place:place] = rng.bytes(int(rng.integers(1, 9)))
+            elif how == "delete":
+                del spoilt[place : place + int(rng.integers(1, 20))]
+            elif how == "cut":
+                del spoilt[place:]
+        return with_bytes(array, bytes(spoilt))
+
+    replace_an_array(content, rng, spoil)
+
+
+def any_bytes_for_an_array(content, rng):
+    replace_an_array(content, rng, lambda a: with_bytes(a, rng.bytes(int(rng.integers(200)))))
+
+
+def remove_an_array(content, rng):
+    arrays = content.get("arrays", ArrayRecord())
+    if arrays:
+        del arrays[pick(sorted(arrays), rng)]
+
+
+def add_arrays(content, rng):
+    if "arrays" in content:
+        for number in range(pick((1, 2, 200), rng)):
+            content["arrays"][f"{pick(TEXTS, rng)[:2000]}{number}"] = Array(np.zeros(0, "f4"))
+
+
+def swap_two_arrays(content, rng):
+    arrays = content.get("arrays", ArrayRecord())
+    if len(arrays) > 1:
+        one, other = pick(sorted(arrays), rng), pick(sorted(arrays), rng)
+        arrays[one], arrays[other] = arrays[other], arrays[one]
+
+
+def name_arrays_alike(content, rng):
+    """Add arrays whose names could be taken for those of others."""
+    arrays = content.get("arrays")
+    if isinstance(arrays, ArrayRecord) and arrays:
+        name = pick(sorted(arrays), rng)
+        others = (
+            name.upper(), f"{name}/", f"/{name}", f"./{name}", name.replace("/", "//"),
+            f"{name}\x00", name.split("/")[0], f"{name}/{name}", f" {name}",
+            name.replace("a", "\u0430"),
+        )  # fmt: skip
+        other, array = pick(others, rng), arrays[name]
+        if rng.random() < 0.5:
+            del arrays[name]
+        arrays[other] = array
+
+
+def another_byte_order(content, rng):
+    def swapped(array):
+        found = array.numpy()
+        return plain(found.astype(found.dtype.newbyteorder(">")))
+
+    replace_an_array(content, rng, swapped)
+
+
+def more_bytes_than_promised(content, rng):
+    extra = rng.bytes(pick((1, 4, 64, 100_000), rng))
+    replace_an_array(content, rng, lambda array: with_bytes(array, array.data + extra))
+
+
+def a_text_as_long_as_its_field(content, rng):
+    """Write an array's own text with a length that is not its own."""
+
+    def spoil(array):
+        length = pick((0, 1, 65_535, len(array.data)), rng)
+        return with_bytes(array, array.data[:8] + length.to_bytes(2, "little") + array.data[10:])
+
+    replace_an_array(content, rng, spoil)
+
+
+def empty_a_record(content, rng):
+    if content:
+        content[pick(sorted(content), rng)].clear()
+
+
+def measure_instead(content, rng):
+    """Put a record of another kind in the place of one, or beside it."""
+    name = pick(("header", "arrays", "metrics"), rng)
+    content.pop(name, None)
+    content[name] = MetricRecord({pick(NAMES, rng): pick((1, 2.5, [1, 2], [0.5]), rng)})
+
+
+def remove_a_record(content, rng):
+    if content:
+        del content[pick(sorted(content), rng)]
+
+
+def add_a_record(content, rng):
+    name = pick(("arrays", "header", "extra", "\x1b[1m"), rng)
+    content.pop(name, None)
+    content[name] = ConfigRecord({"x": 1})
+
+
+MUTATIONS = (
+    change_a_value, change_a_number, change_a_number, add_a_value, remove_a_value, spoil_numbers,
+    spoil_numbers, another_kind, another_shape, spoil_the_text_of_an_array, spoil_bytes_of_an_array,
+    any_bytes_for_an_array, remove_an_array, add_arrays, swap_two_arrays, remove_a_record,
+    add_a_record, name_arrays_alike, another_byte_order, more_bytes_than_promised,
+    a_text_as_long_as_its_field, empty_a_record, measure_instead,
+)  # fmt: skip
+
+
+def replace_an_array(content, rng, change):
+    arrays = content.get("arrays")
+    if isinstance(arrays, ArrayRecord) and arrays:
+        name = pick(sorted(arrays), rng)
+        try:
+            arrays[name] = change(arrays[name])
+        except Exception:
+            return  # an earlier mutation has left nothing that can be read
+
+
+def plain(array):
+    return with_bytes(Array(np.zeros(1, "f4")), as_npy(array))
+
+
+def as_npy(array):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def with_bytes(array, data):
+    return Array(array.dtype, array.shape, array.stype, data)
+
+
+def shape_of(array):
+    return tuple(n for n in array.shape if n < 1000)
+
+
+# -- mutations that change nothing ---------------------------------------------
+
+
+def order_of_fortran(content, rng):
+    replace_an_array(content, rng, lambda array: plain(np.asfortranarray(array.numpy())))
+
+
+def order_of_names(content, rng):
+    for record in content.values():
+        held = [(name, record[name]) for name in sorted(record)]
+        record.clear()
+        for place in rng.permutation(len(held)):
+            record[held[place][0]] = held[place][1]
+
+
+def a_value_that_nobody_asked_for(content, rng):
+    content["header"][f"note-{int(rng.integers(9))}"] = any_value(rng)
+
+
+HARMLESS = (order_of_fortran, order_of_names, a_value_that_nobody_asked_for)

@@ -1,0 +1,21 @@
+"""Every network with every method: `auto` gives what `serial` gives, or both refuse alike."""
+
+from __future__ import annotations
+
+import pytest
+from law import METHODS, assert_law
+from networks import NETWORKS
+
+pytestmark = pytest.mark.matrix
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_auto_agrees_with_serial(network, method):
+    assert_law(network, METHODS[method])
+
+
+@pytest.mark.parametrize("method", ["fedper", "ditto", "fedavg-ft"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_traced_steps_agree_with_serial(network, method):
+    assert_law(network, METHODS[method], traced=True)
