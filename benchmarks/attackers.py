@@ -23,11 +23,11 @@ from statistics import fmean, stdev
 
 import motet
 from motet import Ditto, FedAvg, FedPer, Key, Sgd
+from motet._core.aggregation.robust import ClippedMean, Krum, Median, TrimmedMean
+from motet._engine.faults import NO_FAULTS, Faults
 from motet.data import Dirichlet, Federation
-from motet.faults import NO_FAULTS, Faults
 from motet.method import AnyMethod
 from motet.models import MLP
-from motet.robust import ClippedMean, Krum, Median, TrimmedMean
 
 CLIENTS, ATTACKERS = 20, 4
 LOCAL = {"optimizer": Sgd(lr=0.1), "epochs": 1, "batch_size": 10}

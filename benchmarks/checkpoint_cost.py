@@ -18,16 +18,16 @@ from statistics import median
 import torch
 
 import motet
-from motet import tree
-from motet.checkpoint import Checkpoint, disk_store
+from motet._core import tree
+from motet._core.keys import Key
+from motet._engine.federation import start
+from motet._runs.checkpoint import Checkpoint, disk_store
 from motet.data import from_arrays
-from motet.federation import start
-from motet.keys import Key
 
 CLIENTS, EXAMPLES, SAVES = 15, 1_000, 20
 
 
-def world(store: str, folder: Path) -> motet.federation.Run:
+def world(store: str, folder: Path) -> motet._engine.federation.Run:
     rng = Key(0).numpy()
     x = rng.standard_normal((CLIENTS, EXAMPLES, 3, 32, 32), dtype="float32")
     y = rng.integers(0, 10, (CLIENTS, EXAMPLES))

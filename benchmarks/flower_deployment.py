@@ -26,12 +26,12 @@ import tomli_w
 
 import motet
 from motet.config import experiment_from_dict
-from motet.deploy import results
-from motet.deploy.app import FLOWER
-from motet.deploy.layout import PACKAGE, Deployment
-from motet.deploy.loopback import Loopback
-from motet.deploy.submission import write_settings
-from motet.deploy.writing import Draft
+from motet.deploy import _results as results
+from motet.deploy._app import FLOWER
+from motet.deploy._layout import PACKAGE, Deployment
+from motet.deploy._loopback import Loopback
+from motet.deploy._submission import write_settings
+from motet.deploy._writing import Draft
 
 WIDTH = 17_000  # of the hidden layer: 5 MB with 64 inputs and 10 classes
 DEADLINE_S = 100  # of a round: Flower's SuperLink may lose a reply when its database is busy

@@ -24,13 +24,13 @@ from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from torch import nn
 
 from motet import FedAvg, Task
-from motet.backends.flower_apps import client_app, server_app
+from motet._core.keys import Key
 from motet.config import RunChoice
 from motet.data import Federation, from_arrays
-from motet.keys import Key
-from motet.remote.agreement import Agreement
-from motet.remote.sitedata import Everywhere
-from motet.testing.loopback import LoopbackGrid
+from motet.deploy._runtime.agreement import Agreement
+from motet.deploy._runtime.flower_apps import client_app, server_app
+from motet.deploy._runtime.sitedata import Everywhere
+from motet.testing._loopback import LoopbackGrid
 
 CLIENTS, EXAMPLES, FEATURES, WIDTH, ROUNDS = 4, 320, 784, 1640, 6
 

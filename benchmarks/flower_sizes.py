@@ -18,10 +18,10 @@ from pathlib import Path
 import psutil
 
 from motet.config import experiment_from_dict
-from motet.deploy import results
-from motet.deploy.processes import MARK
-from motet.deploy.trial import RoundDone, Trial
-from motet.deploy.writing import Draft
+from motet.deploy import _results as results
+from motet.deploy._processes import MARK
+from motet.deploy._trial import RoundDone, Trial
+from motet.deploy._writing import Draft
 
 SITES, ROUNDS = 2, 2
 BYTES_PER_UNIT = 4 * (64 + 1 + 10)  # of the hidden layer: digits have 64 inputs and 10 classes

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from motet.keys import Key
-from motet.neighbours import squared_distances
+from motet._core.keys import Key
+from motet._core.neighbours import squared_distances
 
 try:
     import faiss
@@ -36,7 +36,7 @@ SIZES = [  # clients, queries and keys of each, features
 
 
 def by_products(queries: Tensor, keys: Tensor) -> Tensor:
-    """Search as `motet.neighbours` does: inner products in double precision."""
+    """Search as `motet._core.neighbours` does: inner products in double precision."""
     return squared_distances(queries, keys).topk(K, largest=False).values
 
 

@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
-from motet.comparing.comparison import Comparison, Cost, FederationPicture, Look, Row
-from motet.evaluate import Evaluation, Score
+from motet._compare.comparison import Comparison
+from motet._engine.evaluation import Evaluation, Score
+from motet._engine.results import Cost, Look, Row
+from motet._verdict.federation_summary import FederationSummary
 from motet.report import write
 
 MOST_BYTES, MOST_SECONDS = 6e6, 2.0
@@ -39,7 +41,7 @@ def invented(clients: int, methods: int, seeds: int) -> Comparison:
         split="0" * 64,
         rounds=ROUNDS,
         cohort=0.1,
-        federation=FederationPicture(
+        federation=FederationSummary(
             name="invented",
             sizes={
                 c: {"train": int(n), "val": 9, "test": 9} for c, n in pairs(names, counts.sum(1))

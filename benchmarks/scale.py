@@ -39,7 +39,7 @@ def make_files(folder: Path, clients: int) -> None:
 def measure(folder: Path, clients: int, rounds: int) -> None:
     """Run in this process, and print what it took."""
     import motet
-    from motet.stores import DiskStore
+    from motet._engine.stores.disk import DiskStore
 
     starts = np.arange(clients + 1, dtype=np.int32) * EXAMPLES
     data = motet.data.from_ranges(folder / "x.npy", folder / "y.npy", starts, test=2, classes=10)

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 import motet
+from motet._runs.recorded_run import begin
 from motet.config import Experiment, ModelChoice, NamedData, RunChoice
 from motet.data import Pathological
-from motet.session import begin
 
 LOOKS = 10
 

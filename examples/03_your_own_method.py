@@ -11,10 +11,9 @@ from functools import partial
 from typing import ClassVar
 
 import motet
-from motet.method import Card, ClientData, RoundInfo
+from motet.method import Card, ClientData, RoundInfo, State, tree
 from motet.task import Batch, Loss, Task
 from motet.testing import check_method
-from motet.tree import State, squared_distance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +50,8 @@ class Tethered(motet.Method[State, State, State, State]):
         self, down: State, client: State, data: ClientData, task: Task
     ) -> tuple[State, State]:
         upload = motet.fit(task, down, data["train"], self.optimizer)
+        # Losses are compared by value, so that a step is traced once and used in every round:
+        # numbers may be captured, here by `partial`; tensors are handed over with `given`.
         loss = partial(_tethered, task, self.lam)
         own = motet.fit(task, client, data["train"], self.optimizer, loss=loss, given=(down,))
         return upload, own
@@ -67,7 +68,7 @@ class Tethered(motet.Method[State, State, State, State]):
 
 
 def _tethered(task: Task, lam: float, own: State, batch: Batch, anchor: State) -> Loss:
-    return task.loss(own, batch) + lam / 2 * squared_distance(own, anchor)
+    return task.loss(own, batch) + lam / 2 * tree.squared_distance(own, anchor)
 
 
 if __name__ == "__main__":

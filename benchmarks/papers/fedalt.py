@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 
 import motet
 from motet import FedAlt, FedAvg, FedAvgFT, FedSim, Sgd
-from motet.diagnostics import noise
+from motet.analysis._diagnostics import noise
 from motet.models import SmallCNN
 
 LOCAL = {"optimizer": Sgd(lr=0.05), "epochs": 1, "batch_size": 25}

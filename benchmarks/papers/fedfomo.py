@@ -26,10 +26,10 @@ from torch import nn
 
 import motet
 from motet import FedAvg, FedFomo, Local, Sgd
+from motet._core.schedules import Exponential
 from motet.data import Federation
-from motet.data.convert import to_inputs
+from motet.data._convert import to_inputs
 from motet.models import SmallCNN
-from motet.schedules import Exponential
 
 GROUPS, CLIENTS = 5, 15
 LOCAL = {

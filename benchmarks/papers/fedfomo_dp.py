@@ -25,8 +25,8 @@ from fedfomo import LOCAL, federations, make_embedding, network, spread
 import motet
 from motet import FedAvg, FedFomo, Sgd
 from motet.method import AnyMethod
-from motet.privacy.ledger import spending
-from motet.privacy.optimizer import Private
+from motet.privacy._ledger import spending
+from motet.privacy._optimizer import Private
 
 NOISES = (0.0, 1.0, 2.0)
 PAPER = {  # accuracy in % for each noise; epsilon is 6.89 for noise 1 and 1.70 for noise 2
@@ -55,7 +55,7 @@ def record(name: str, noise: float, seed: int, run: motet.Run) -> dict[str, Any]
         "method": name,
         "noise": noise,
         "seed": seed,
-        "rounds": run.finished,
+        "rounds": run.rounds_done,
         "accuracy": run.evaluate().mean,
         "images": {client: data.size(client, "train") for client in data.clients},
         "epsilon": account.get("epsilon"),  # None where nothing can be promised

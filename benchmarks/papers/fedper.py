@@ -16,8 +16,8 @@ from statistics import fmean, stdev
 
 import motet
 from motet import Blocks, FedAvg, FedPer, Sgd
-from motet.ablations import linear_base
 from motet.models import SmallCNN
+from motet.models._surgery.ablations import linear_base
 
 SHAPE, CLASSES = (3, 32, 32), 10
 PAPER = {

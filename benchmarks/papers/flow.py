@@ -21,9 +21,9 @@ from torch import nn
 
 import motet
 from motet import DynamicRouting, FedAvgFT, Flow, Sgd
+from motet.analysis import routing_shares, share_harmed
 from motet.data import Dirichlet, Federation
 from motet.models import MLP, CharLSTM, SmallCNN
-from motet.routing import routing_shares, share_harmed
 
 POSTER = {  # StackOverflow / Reddit, test accuracy in per cent
     "FedAvg": "24.98 / 17.30",
@@ -34,7 +34,7 @@ POSTER = {  # StackOverflow / Reddit, test accuracy in per cent
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSpec:
     """Data, a network for them, and how long to train it."""
 
     data: Callable[[int], Federation]
@@ -74,28 +74,28 @@ def images(alpha: float, seed: int) -> Federation:
 
 SGD = {"optimizer": Sgd(lr=0.05, momentum=0.9), "batch_size": 20}  # the release's, for images
 SETTINGS = {
-    "shakespeare": Setting(
+    "shakespeare": RunSpec(
         data=roles,
         network=partial(CharLSTM, (80,), 74, hidden=64, layers=1),
         local={"optimizer": Sgd(lr=0.5, clip=5.0), "batch_size": 10, "epochs": 1},
         rounds=30,
         cohort=8,
     ),
-    "writers": Setting(
+    "writers": RunSpec(
         data=writers,
         network=partial(MLP, (1, 28, 28), 10, hidden=(64,)),
         local={**SGD, "epochs": 3},
         rounds=30,
         cohort=10,
     ),
-    "cifar10 0.1": Setting(
+    "cifar10 0.1": RunSpec(
         data=partial(images, 0.1),
         network=partial(SmallCNN, (3, 32, 32), 10),
         local={**SGD, "epochs": 2},
         rounds=12,
         cohort=6,
     ),
-    "cifar10 0.6": Setting(
+    "cifar10 0.6": RunSpec(
         data=partial(images, 0.6),
         network=partial(SmallCNN, (3, 32, 32), 10),
         local={**SGD, "epochs": 2},
@@ -115,7 +115,7 @@ class Result:
     local_route: float
 
 
-def result(setting: Setting, method: motet.Method, seed: int) -> Result:
+def result(setting: RunSpec, method: motet.Method, seed: int) -> Result:
     task = motet.Task(setting.network)
     run = motet.run(
         method, task, setting.data(seed), rounds=setting.rounds, cohort=setting.cohort, seed=seed

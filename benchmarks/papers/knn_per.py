@@ -21,9 +21,14 @@ from torch import Tensor
 
 import motet
 from motet import FedAvg, FedAvgFT, Sgd
+from motet._engine.federation import Run
+from motet.analysis._knn_studies import (
+    follow_stream,
+    knn_per_from,
+    lambda_capacity_table,
+    weak_and_strong,
+)
 from motet.data import Dirichlet, Examples
-from motet.federation import Run
-from motet.knn_studies import follow_stream, knn_per_from, lambda_capacity_table, weak_and_strong
 from motet.models import SmallCNN
 
 LOCAL = {"optimizer": Sgd(lr=0.05), "epochs": 1, "batch_size": 32}

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import motet
-from motet.federation import start
+from motet._engine.federation import start
 
 sys.path.insert(0, str(Path(__file__).parent))
 from networks import cnn, mlp

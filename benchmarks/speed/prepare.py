@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import motet
-from motet.federation import start
+from motet._engine.federation import start
 
 W1 = {
     "network": "mlp",
@@ -90,7 +90,7 @@ def _write_orders(about: dict, folder: Path, x, y, starts) -> None:
                 rounds=about["rounds"], cohort=about["cohort"], seed=0)  # fmt: skip
     cohorts, rows, marks = [], [], []
     for number in range(about["rounds"]):
-        run.finished = number
+        run.rounds_done = number
         cohort = run._next_cohort()
         ends = [sum(map(len, rows))]
         for client in cohort:

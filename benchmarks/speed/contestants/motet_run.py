@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import prepare
 import shared
 
-from motet.federation import start
+from motet._engine.federation import start
 
 
 def main() -> None:

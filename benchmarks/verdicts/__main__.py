@@ -1,0 +1,66 @@
+"""Print how often verdicts are confidently wrong, and how often right, on planted worlds.
+
+python benchmarks/verdicts                 # all kinds, about ten minutes
+python benchmarks/verdicts --worlds 20     # a rough picture
+python benchmarks/verdicts --fresh         # kinds of worlds that nothing was chosen on
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from kinds import SEEDS, SITES, fresh_kinds, kinds
+from planted import World
+from rates import Rates, measure, reachable
+
+from motet._verdict.chance import PROBABLE, SURE
+
+HEAD = (
+    "| world | sites | seeds | wrong | probably wrong | right | reachable | sure | reachable "
+    "| site wrong | right |"
+)
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--worlds", type=int, default=100, help="worlds of each kind")
+    parser.add_argument("--sites", type=int, nargs="*", default=SITES)
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
+    parser.add_argument("--kind", default="", help="only kinds whose name contains this")
+    parser.add_argument("--key", type=int, default=0, help="draw other worlds")
+    parser.add_argument("--fresh", action="store_true", help="kinds that nothing was chosen on")
+    asked = parser.parse_args()
+    print(HEAD)
+    print("|---" * 11 + "|")
+    for sites in asked.sites:
+        # Sites are many in large worlds: fewer of them tell as much about a site.
+        worlds = max(1, asked.worlds if sites < 500 else asked.worlds // 10)
+        for seeds in asked.seeds:
+            for name, world in (fresh_kinds if asked.fresh else kinds)(sites, seeds):
+                if asked.kind in name:
+                    row(name, world, measure(world, worlds, key=asked.key))
+
+
+def row(name: str, world: World, rates: Rates) -> None:
+    """Print one line of the table."""
+
+    def ceiling(risk: float) -> float:
+        return reachable(world, risk) if rates.visible and world.seed_count > 1 else math.nan
+
+    cells = [
+        rates.share("wrong", "worlds"),
+        rates.share("probably_wrong", "worlds"),
+        rates.share("right", "visible"),
+        ceiling(PROBABLE),
+        rates.share("surely_right", "visible"),
+        ceiling(SURE),
+        rates.share("worlds_with_wrong_sites", "worlds"),
+        rates.share("right_sites", "visible_sites"),
+    ]
+    texts = ["-" if math.isnan(cell) else f"{cell:.1%}" for cell in cells]
+    print(f"| {name} | {world.sites} | {world.seed_count} | {' | '.join(texts)} |", flush=True)
+
+
+main()
