@@ -12,6 +12,7 @@ from torch import Tensor
 from motet._core import tree
 from motet._core.criteria import Criterion, cross_entropy
 from motet._core.keys import Key
+from motet._core.text import plural
 from motet._engine.run_spec import RunSpec
 from motet._engine.scorability import MOST_CLIENTS, check_targets
 from motet.data._federation import Examples, Federation
@@ -51,9 +52,10 @@ def check_choice(what: str, got: str, known: Sequence[str]) -> None:
 
 
 def check_fits(task: Task, federation: Federation) -> None:
-    """Run two examples through the network, and compare its outputs with the labels."""
+    """Run one example and two through the network, and compare its outputs with the labels."""
     first = federation.clients[0]
     x, y = federation.examples(first, "train")
+    _try(task, x[:1], first)  # a new patient comes alone
     outputs = _try(task, x[:2], first)
     if task.criterion.kind == "classes":
         _check_labels(outputs, federation, y)
@@ -77,12 +79,26 @@ def _try(task: Task, x: Tensor, client: str) -> Tensor:
     state = task.init(Key(0))
     try:
         with torch.no_grad():
-            return task.outputs(state, x)
-    except (RuntimeError, IndexError, ValueError, TypeError) as reason:
+            outputs: Any = task.outputs(state, x)
+    except MotetError:  # it says itself what to do
+        raise
+    except Exception as reason:
         raise StructureError(
             f'the network does not accept the data of client "{client}", shape {tuple(x.shape)} '
-            f"and type {x.dtype}: {str(reason).splitlines()[0]}. Check the input size of `build`."
+            f"and type {x.dtype}: {one_line(reason)}. Check the input size of `build`."
         ) from reason
+    if not isinstance(outputs, Tensor):
+        raise StructureError(
+            f"the network must return one tensor, got {type(outputs).__name__}; return the scores "
+            "alone, or wrap the network in a module that does."
+        )
+    if outputs.ndim == 0 or len(outputs) != len(x):
+        raise StructureError(
+            f"the network must return a row per example: for {plural(len(x), 'example')}, got "
+            f"outputs of shape {tuple(outputs.shape)}. A `squeeze()` or `view(...)` in `forward` "
+            "may remove or move the dimension of examples."
+        )
+    return outputs
 
 
 def _check_randomness(task: Task, examples: Examples) -> None:
@@ -108,11 +124,13 @@ def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
             "cross_entropy expects whole-number labels, but the targets are real values; "
             'use loss="mse".'
         )
-    classes, scores = federation.classes or int(y.max()) + 1, outputs.shape[-1]
+    classes = federation.classes or int(y.max()) + 1
+    scores = outputs.shape[-1] if outputs.ndim > 1 else 1
     if classes > scores:
+        other = ', or use loss="binary_cross_entropy"' if (classes, scores) == (2, 1) else ""
         raise DataError(
-            f"labels run from 0 to {classes - 1}, but the network has {scores} outputs; "
-            f"give it at least {classes}."
+            f"labels run from 0 to {classes - 1}, but the network has {plural(scores, 'output')}; "
+            f"give it at least {classes}{other}."
         )
 
 

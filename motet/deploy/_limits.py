@@ -127,7 +127,9 @@ class TimedProtocol(H11Protocol):
 
     def _watch(self) -> None:
         # After an answer, whatever comes belongs to the next request (or to a body nobody reads).
-        cycle: RequestResponseCycle | None = getattr(self, "cycle", None)  # None: nothing came yet
+        cycle: RequestResponseCycle | None = getattr(
+            self, "cycle", None
+        )  # None: nothing has arrived yet
         if cycle is not None and not cycle.response_complete:
             self._stop_timer()
         elif self._timer is None:

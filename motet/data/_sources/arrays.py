@@ -91,7 +91,9 @@ def from_arrays(
     """
     if precision not in (None, "float32", "float64"):
         raise RequestError(f'precision= is "float32" or "float64"; got {precision!r}.')
-    given = {"train": train, "val": val or {}, "test": test or {}}
+    given = {"train": train, "val": _or_nothing(val), "test": _or_nothing(test)}
+    for split_name, per_client in given.items():
+        _check_mapping(split_name, per_client)
     cells = [
         _cell(str(client), split_name, pair)
         for split_name, per_client in given.items()
@@ -108,6 +110,23 @@ def from_arrays(
         precision=precision,
     )
     return assemble(cells, [str(client) for client in train], about)
+
+
+def _or_nothing(per_client: PerClient | None) -> PerClient:
+    return {} if per_client is None else per_client
+
+
+def _check_mapping(split: str, per_client: Any) -> None:
+    if isinstance(per_client, Mapping):
+        return
+    remedy = "."
+    if split != "train" and isinstance(per_client, int | float):
+        remedy = (
+            f"; for a share of each client's examples, write split=Split({split}={per_client})."
+        )
+    raise RequestError(
+        f"{split}= expects {{client: (x, y)}}, got {type(per_client).__name__}{remedy}"
+    )
 
 
 def _cell(client: str, split: str, pair: tuple[Any, Any]) -> Cell:
