@@ -342,6 +342,16 @@ def test_naming_another_member_starts_its_table_afresh():
     assert tables["data"]["partition"]["clients"] == 9
 
 
+def test_a_name_never_clears_another_choice_wherever_it_stands():
+    choices = [("model.init", "runs/a"), ("model.hidden", [8]), ("model.name", "mlp")]
+    for given in (choices, choices[::-1]):
+        made = overridden({"model": {"name": "resnet-18", "width": 4}}, given)
+        assert made == {"model": {"name": "mlp", "init": "runs/a", "hidden": [8]}}
+    nested = [("data.partition.clients", 3), ("data.partition.name", "iid"), ("data.name", "mnist")]
+    made = overridden({"data": {"name": "digits", "limit": 9}}, nested)
+    assert made == {"data": {"name": "mnist", "partition": {"name": "iid", "clients": 3}}}
+
+
 def test_a_key_below_a_short_form_extends_it():
     assert overridden({"method": {"optimizer": "adam"}}, [("method.optimizer.lr", 1)]) == {
         "method": {"optimizer": {"kind": "adam", "lr": 1}}

@@ -144,6 +144,7 @@ def test_cosine_is_half_a_wave_down_to_its_floor():
         (lambda: MultiStep(milestones=()), "above 0 in increasing order"),
         (lambda: MultiStep(milestones=(0.7, 0.5)), "above 0 in increasing order"),
         (lambda: MultiStep(milestones=(0.5, 20)), "shares of the rounds .* got both"),
+        (lambda: MultiStep(milestones=(1.5, 3)), "whole numbers of rounds, or shares below 1"),
         (lambda: MultiStep(factor=1.5), r"factor=\) must be between 0 and 1; got 1.5"),
         (lambda: Cosine(warmup=-0.1), r"warmup=\) must be between 0 and 1; got -0.1"),
         (lambda: Cosine(floor=math.nan), r"floor=\) must be between 0 and 1; got nan"),

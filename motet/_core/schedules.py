@@ -81,6 +81,11 @@ class MultiStep:
                 "MultiStep(milestones=) expects numbers above 0 in increasing order, such as "
                 f"(0.5, 0.75); got {tuple(self.milestones)}."
             )
+        if any(m > 1 and m != int(m) for m in placed):
+            raise RequestError(
+                "MultiStep(milestones=) expects whole numbers of rounds, or shares below 1; got "
+                f"{tuple(self.milestones)}."
+            )
         if shares and len(shares) < len(placed):
             raise RequestError(
                 "MultiStep(milestones=) expects either shares of the rounds (below 1) or numbers "

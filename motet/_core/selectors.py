@@ -138,9 +138,10 @@ def _by_name(module: nn.Module, name: str) -> set[str]:
             "`motet.models.with_conv_adapters`, or name other modules."
         )
     if not covered:
-        modules = [path for path, _ in module.named_modules() if path and _under(module, path)]
+        modules = {path for path, _ in module.named_modules() if path and _under(module, path)}
+        known = modules | {role for role in ROLES if role != name and _by_role(module, role)}
         raise SelectorError(
-            f'no parameter is in a module called "{name}"; {nearest(name, [*modules, *ROLES])}. '
+            f'no parameter is in a module called "{name}"; {nearest(name, known)}. '
             "Name whole modules by their dotted path."
         )
     return covered

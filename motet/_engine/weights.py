@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from motet._core.tree import State
-from motet.errors import RequestError, StateError, one_line
+from motet.errors import RequestError, StateError, StructureError, one_line
 from motet.task import Task
 
 STATE = Path("checkpoint") / "state.sqlite"
@@ -55,6 +55,7 @@ class Weights:
                 f"network has {_some(known)}. Map names with model.rename, such as "
                 '{"backbone." = ""}.'
             )
+        values = self._fitting(values, task)
         fresh = [name for name in known if name not in held]
         unused = [name for name in held if name not in values]
         remarks = []
@@ -69,6 +70,20 @@ class Weights:
                 f"{_some(unused)}."
             )
         return Found(values, tuple(remarks))
+
+    def _fitting(self, values: State, task: Task) -> State:
+        """Give tensors the types that the network has, or say which do not fit it."""
+        network = dict(task.skeleton.named_parameters()) | dict(task.skeleton.named_buffers())
+        unfit = [name for name, given in values.items() if not _fits(given, network[name])]
+        if unfit:
+            first = unfit[0]
+            others = f" ({len(unfit)} tensors do not fit)" if len(unfit) > 1 else ""
+            raise StructureError(
+                f"{first} of the network is {_kind(network[first])}, but in {self.path} it is "
+                f"{_kind(values[first])}{others}. Choose the network that the weights are from, "
+                f'or leave a tensor out with model.rename, such as {{"{first}" = "none"}}.'
+            )
+        return {name: given.to(network[name].dtype) for name, given in values.items()}
 
     def renamed(self, named: Mapping[str, Tensor]) -> State:
         """Give tensors the names that the network has for them."""
@@ -171,6 +186,17 @@ def _mapped(name: str, key: str, new: str | None) -> str | None:
         return None
     rest = name.removeprefix(key.rstrip(".")).lstrip(".")
     return ".".join(part for part in (new.rstrip("."), rest) if part)
+
+
+def _fits(given: Tensor, wanted: Tensor) -> bool:
+    """Tell whether the shapes are equal, and the types alike: whole numbers are no weights."""
+    alike = given.is_floating_point() == wanted.is_floating_point()
+    return given.shape == wanted.shape and (alike or given.dtype == wanted.dtype)
+
+
+def _kind(tensor: Tensor) -> str:
+    shape = "x".join(str(size) for size in tensor.shape) or "one number"
+    return f"{shape} ({str(tensor.dtype).removeprefix('torch.')})"
 
 
 def _some(names: Any) -> str:

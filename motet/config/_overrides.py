@@ -26,7 +26,8 @@ def overridden(tables: Mapping[str, Any], choices: Iterable[tuple[str, Any]]) ->
 
     Args:
         tables: Tables of a config, which stay as they are.
-        choices: Keys and values; later ones win.
+        choices: Keys and values; later ones win. A name clears what the tables say about another,
+            wherever it stands among the choices, and never another choice.
 
     Returns:
         The tables with the choices.
@@ -34,15 +35,23 @@ def overridden(tables: Mapping[str, Any], choices: Iterable[tuple[str, Any]]) ->
     Example:
         >>> overridden({"run": {"rounds": 50, "seed": 1}}, [("run.rounds", 2)])
         {'run': {'rounds': 2, 'seed': 1}}
+        >>> overridden({}, [("model.init", "runs/a"), ("model.name", "mlp")])
+        {'model': {'name': 'mlp', 'init': 'runs/a'}}
     """
     changed = copy.deepcopy(dict(tables))
-    for key, value in choices:
+    for key, value in sorted(choices, key=_turn):
         *path, last = key.split(".")
         table = _table_at(changed, path)
         if key in TAGS and table.get(last) != value:
             table.clear()
         table[last] = value
     return changed
+
+
+def _turn(choice: tuple[str, Any]) -> int:
+    """Put names first, outer ones before inner ones; the rest keeps its order."""
+    key, _ = choice
+    return key.count(".") if key in TAGS else len(TAGS)
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -46,9 +46,9 @@ def _on_latent(federation: Federation, embed: object) -> list[str]:
     measured = "" if emd is None else f"; label EMD {emd:.2f} (0: all alike, 2: nothing in common)"
     so = ", and labels are nearly IID" if alike else ""
     return [
-        f"the partition latent {how}{so}{measured}. For groups by content, give it an embedding in "
-        "Python, Latent(clients=..., groups=..., embed=function); for clients whose labels "
-        "differ, use the partition dirichlet or pathological."
+        f"the partition latent {how}{so}{measured}. For groups by content, name an embedding in "
+        'data.partition.embed: "module:function", or a network that is trained for this; '
+        "for clients whose labels differ, use the partition dirichlet or pathological."
     ]
 
 

@@ -31,12 +31,12 @@ def judges_from_pairs(clients: Sequence[str], pairs: Mapping[str, str]) -> dict[
     for client in [*pairs, *pairs.values()]:
         if client not in known:
             raise RequestError(
-                f'pairs names an unknown client "{client}"; {nearest(client, clients)}'
+                f'retarget names an unknown client "{client}"; {nearest(client, clients)}.'
             )
     if set(pairs) != set(pairs.values()):
         unmatched = sorted(set(pairs) ^ set(pairs.values()))
         raise RequestError(
-            "pairs must be a permutation: each of its clients appears once on the left and once "
+            "the pairs of retarget must be a permutation: each of its clients appears once on the left and once "
             f"on the right; on one side only: {', '.join(unmatched)}."
         )
     return {client: client for client in clients} | dict(pairs)

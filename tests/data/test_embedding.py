@@ -72,6 +72,9 @@ def test_a_config_holds_an_embedding_and_the_manifest_brings_it_back():
         ("numpy:no_such_function", "cannot be imported"),
         ("numpy:pi", '"numpy:pi" is not a function'),
         (lambda x: x[:1], "one vector per row, got 1 for 150 rows"),
+        (lambda x: 3, "one vector per row, got a number for 150 rows"),
+        (lambda x: x.flatten(1), r"failed on a NumPy array of shape \(150, .*: TypeError: order"),
+        (lambda x: x * np.nan, "finite numbers; row 0 has a NaN"),
     ],
 )
 def test_an_embedding_that_does_not_work_is_refused(embed, complaint):

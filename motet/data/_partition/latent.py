@@ -15,7 +15,7 @@ from motet.data._partition.counts import deal, encode, raise_to_minimum, share_e
 from motet.data._partition.embedding import Embedding, embedding_named, fingerprint
 from motet.data._raw import Raw
 from motet.data._sets.cache import cached
-from motet.errors import RequestError
+from motet.errors import RequestError, one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +96,22 @@ class Latent(Partition):
 def _vectors(
     x: NDArray[Any], embed: Callable[[NDArray[Any]], NDArray[Any]] | None
 ) -> NDArray[np.float32]:
-    embedded = np.asarray(x) if embed is None else np.asarray(embed(x))
-    if len(embedded) != len(x):
+    if embed is None:
+        return np.asarray(x).reshape(len(x), -1).astype(np.float32)
+    try:
+        embedded = np.asarray(embed(x), np.float32)
+    except Exception as reason:  # a user's function: whatever it raises is about this call
         raise RequestError(
-            f"embed must return one vector per row, got {len(embedded)} for {len(x)} rows."
+            f"embed: the function failed on a NumPy array of shape {x.shape} and type {x.dtype}: "
+            f"{type(reason).__name__}: {one_line(reason)}."
+        ) from reason
+    if embedded.ndim == 0 or len(embedded) != len(x):
+        raise RequestError(
+            "embed must return one vector per row, got "
+            + ("a number" if embedded.ndim == 0 else f"{len(embedded)}")
+            + f" for {len(x)} rows."
         )
-    return embedded.reshape(len(embedded), -1).astype(np.float32)
+    if not np.isfinite(embedded).all():
+        row = int(np.flatnonzero(~np.isfinite(embedded.reshape(len(x), -1)).all(axis=1))[0])
+        raise RequestError(f"embed must return finite numbers; row {row} has a NaN or an infinity.")
+    return embedded.reshape(len(embedded), -1)
