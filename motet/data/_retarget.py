@@ -36,7 +36,7 @@ def judges_from_pairs(clients: Sequence[str], pairs: Mapping[str, str]) -> dict[
     if set(pairs) != set(pairs.values()):
         unmatched = sorted(set(pairs) ^ set(pairs.values()))
         raise RequestError(
-            "the pairs of retarget must be a permutation: each of its clients appears once on the left and once "
-            f"on the right; on one side only: {', '.join(unmatched)}."
+            "the pairs of retarget must be a permutation: each client appears once on the left and "
+            f"once on the right; on one side only: {', '.join(unmatched)}."
         )
     return {client: client for client in clients} | dict(pairs)

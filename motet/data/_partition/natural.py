@@ -12,7 +12,7 @@ from motet._core.keys import Key
 from motet.data._partition.base import Partition, Rows, require_whole
 from motet.data._partition.counts import encode, group_rows
 from motet.data._raw import Raw
-from motet.errors import CapabilityError, RequestError
+from motet.errors import CapabilityError, DataError, RequestError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,11 @@ class Natural(Partition):
         codes, stock = encode(labels)
         large = np.flatnonzero(stock >= self.minimum)
         wanted = len(large) if self.clients is None else self.clients
+        if not len(stock):
+            raise DataError(
+                "no client has rows to train on: every row is of the test set, or of none. Get "
+                "the files again."
+            )
         if wanted > len(large) or not wanted:
             raise RequestError(
                 f"expected {wanted or 'some'} clients with at least {self.minimum} samples; "

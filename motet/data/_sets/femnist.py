@@ -34,7 +34,12 @@ def assemble(parts: Mapping[str, Iterable[User]], x: str, y: str, where: str) ->
     for split, users in parts.items():
         for user in users:
             pixels = as_numbers(user.fields[x], _PIXELS, f'the images of "{user.name}"', where)
-            ink = np.rint(255 * (1 - np.clip(pixels, 0, 1))).astype(np.uint8)
+            if len(pixels) and not (pixels.min() >= 0 and pixels.max() <= 1):
+                raise DataError(
+                    f'the images of "{user.name}" should be numbers from 0 (ink) to 1 (paper); '
+                    f"found {pixels.min():g} to {pixels.max():g}. Get the files again: {where}"
+                )
+            ink = np.rint(255 * (1 - pixels)).astype(np.uint8)
             images.append(ink[:, None])
             labels.append(_classes(user, y, where))
             clients += [user.name] * len(ink)
@@ -51,10 +56,11 @@ def assemble(parts: Mapping[str, Iterable[User]], x: str, y: str, where: str) ->
 
 def _classes(user: User, y: str, where: str) -> np.ndarray:
     labels = as_numbers(user.fields[y], (), f'the labels of "{user.name}"', where)
-    if len(labels) and not (labels.min() >= 0 and labels.max() < len(LABELS)):
+    wrong = labels[~np.isin(labels, np.arange(len(LABELS)))]
+    if len(wrong):
         raise DataError(
             f'the labels of "{user.name}" should be 0 to {len(LABELS) - 1}; found '
-            f"{labels.min():g} to {labels.max():g}. Get the files again: {where}"
+            f"{wrong[0]:g}. Get the files again: {where}"
         )
     return labels.astype(np.int64)
 

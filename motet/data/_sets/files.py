@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Held:
-    """A source whose files were found."""
+    """A source whose files were found, by their paths below its folder."""
 
     source: Source
     paths: Mapping[str, Path] = field(repr=False)
@@ -63,7 +63,8 @@ class Held:
     def read(self, name: str) -> bytes:
         """Return the contents of a file, unpacked if it is gzipped, after checking the SHA-256."""
         path = self.paths[name]
-        contents = path.read_bytes() if path.name == name else self._unpack(path)
+        is_packed = path.suffix == ".gz" and not name.endswith(".gz")
+        contents = self._unpack(path) if is_packed else path.read_bytes()
         expected = self.source.sums.get(name)
         found = hashlib.sha256(contents).hexdigest()
         if expected is not None and found != expected:
@@ -138,7 +139,8 @@ def _gather(source: Source, folder: Path) -> tuple[dict[str, Path], list[str]]:
         else:
             paths[name] = held
     for pattern in source.patterns:
-        matches = {path.name: path for path in folder.glob(pattern)}
+        # By path below the folder: train/data.json and test/data.json are two files.
+        matches = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern)}
         paths.update(matches)
         missing.extend([] if matches else [pattern])
     return paths, missing

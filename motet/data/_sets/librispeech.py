@@ -11,6 +11,8 @@ V. Panayotov et al. "Librispeech: an ASR corpus based on public domain audio boo
 from __future__ import annotations
 
 import string
+import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +43,8 @@ def utterances(held: Held) -> Iterator[Utterance]:
     """Read the transcripts: a file per chapter, a line per utterance."""
     for name, path in sorted(held.paths.items()):
         for number, line in enumerate(held.read(name).decode("utf-8", "replace").splitlines(), 1):
+            if not line.strip():
+                continue
             key, _, text = line.strip().partition(" ")
             speaker, _, rest = key.partition("-")
             if not (speaker and rest and text):
@@ -78,7 +82,7 @@ def read_audio(path: Path, where: str) -> NDArray[np.float32]:
     """Read a .flac or .wav file of one channel at 16 kHz, as numbers in [-1, 1]."""
     try:
         samples, rate = _wav(path) if path.suffix == ".wav" else _flac(path)
-    except (OSError, ValueError, RuntimeError, EOFError) as reason:
+    except (OSError, ValueError, RuntimeError, EOFError, struct.error, Warning) as reason:
         raise DataError(
             f"{path} cannot be read as audio ({one_line(reason)[:120]}). Get it again: {where}"
         ) from None
@@ -92,7 +96,12 @@ def read_audio(path: Path, where: str) -> NDArray[np.float32]:
 def _wav(path: Path) -> tuple[NDArray[np.float32], int]:
     from scipy.io import wavfile
 
-    rate, samples = wavfile.read(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks that are no sound
+        warnings.filterwarnings("error", "Reached EOF")  # fewer samples than the header promises
+        rate, samples = wavfile.read(path)
+    if samples.dtype == np.uint8:  # 8 bits: silence is 128
+        samples = (samples.astype(np.int16) - 128) * 256
     scale = np.iinfo(samples.dtype).max if samples.dtype.kind == "i" else 1
     return (samples / scale).astype(np.float32), int(rate)
 

@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from motet._core.visible_text import visible
 from motet.data._sets.files import Held
 from motet.errors import CapabilityError, DataError, one_line
+
+# What h5py raises for damaged files, and Python for a dataset in the place of a group.
+HDF5_ERRORS = (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError)
 
 
 class User(NamedTuple):
@@ -32,10 +36,10 @@ def leaf_users(held: Held, name: str) -> Iterator[User]:
     path = held.paths[name]
     try:
         contents = json.loads(held.read(name))
-        users, data = contents["users"], contents["user_data"]
-        for user in users:
+        data = contents["user_data"]
+        for user in _names(contents["users"]):
             fields = {"x": data[user]["x"], "y": data[user]["y"]}
-            yield _even(path, User(str(user), fields), held.where)
+            yield _even(path, User(user, fields), held.where)
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as reason:
@@ -46,7 +50,12 @@ def leaf_users(held: Held, name: str) -> Iterator[User]:
 
 
 def _even(path: Path, user: User, where: str) -> User:
-    """Refuse fields of different lengths."""
+    """Refuse fields of different lengths, and names that nobody could read."""
+    if not _is_name(user.name):
+        raise DataError(
+            f'{path}: a user should have a name in Unicode; found "{visible(user.name)}". Rename '
+            f"it, or get the file again: {where}"
+        )
     sizes = {field: len(values) for field, values in user.fields.items()}
     if len(set(sizes.values())) != 1:
         told = ", ".join(f"{size} of {field}" for field, size in sizes.items())
@@ -57,11 +66,31 @@ def _even(path: Path, user: User, where: str) -> User:
     return user
 
 
+def _names(users: Any) -> list[str]:
+    if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
+        raise TypeError('"users" is not a list of names')
+    return users
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether arrays and files keep a name as it is: not empty, no NUL, no half character."""
+    whole = text.encode("utf-8", "ignore").decode()
+    return bool(text.strip()) and "\0" not in text and whole == text
+
+
 def leaf_split(held: Held, split: str) -> Iterator[User]:
-    """Read the users of the JSON files in the folder of this name."""
+    """Read the users of the JSON files in the folder of this name, each once."""
+    seen: dict[str, Path] = {}
     for name in sorted(held.paths):
-        if held.paths[name].parent.name == split:
-            yield from leaf_users(held, name)
+        path = held.paths[name]
+        for user in leaf_users(held, name) if path.parent.name == split else ():
+            if user.name in seen:
+                raise DataError(
+                    f'"{visible(user.name)}" is in {seen[user.name]} and again in {path}; LEAF '
+                    f"lists a user once. Remove the copy, or get the files again: {held.where}"
+                )
+            seen[user.name] = path
+            yield user
 
 
 def tff_users(
@@ -77,7 +106,7 @@ def tff_users(
                 yield _even(path, User(str(name), values), where)
     except DataError:
         raise
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as reason:
+    except HDF5_ERRORS as reason:
         raise _not_hdf5(path, fields, where, reason) from None
 
 
@@ -87,7 +116,7 @@ def tff_sizes(path: Path, field: str, where: str) -> dict[str, int]:
     try:
         with h5py.File(path, "r") as file:
             return {str(name): len(group[field]) for name, group in file["examples"].items()}
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as reason:
+    except HDF5_ERRORS as reason:
         raise _not_hdf5(path, (field,), where, reason) from None
 
 
@@ -115,7 +144,7 @@ def as_numbers(values: Any, shape: tuple[int, ...], what: str, where: str) -> ND
         numbers = np.asarray(values, np.float32).reshape(-1, *shape)
     except (ValueError, TypeError):
         numbers = None
-    if numbers is None or not np.isfinite(numbers).all():
+    if numbers is None or len(numbers) != len(values) or not np.isfinite(numbers).all():
         size = "x".join(map(str, shape)) or "1"
         raise DataError(
             f"{what} should have {size} numbers in every row. The file is damaged or a different "

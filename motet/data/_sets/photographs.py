@@ -47,9 +47,7 @@ class Labelled(NamedTuple):
 def rows_of(held: Held, name: str, columns: Sequence[str | None]) -> list[Labelled]:
     """Read client, picture and label from the columns that are called so; None is empty."""
     path = held.paths[name]
-    text = held.read(name).decode("utf-8-sig", "replace")
-    table = csv.reader(io.StringIO(text), skipinitialspace=True)
-    header = [cell.strip() for cell in next(table, [])]
+    header, *table = _cells(path, held.read(name).decode("utf-8-sig", "replace"), held.where)
     wanted = [column for column in columns if column is not None]
     absent = [column for column in wanted if column not in header]
     if absent:
@@ -67,9 +65,28 @@ def rows_of(held: Held, name: str, columns: Sequence[str | None]) -> list[Labell
                 f"{path}, row {number}: expected {len(header)} cells, found {len(cells)}. The file "
                 f"is damaged. Get it again: {held.where}"
             )
-        values = ("" if place is None else cells[place].strip() for place in places)
+        values = ["" if place is None else cells[place] for place in places]
+        empty = [c for c, v in zip(columns, values, strict=True) if c is not None and not v]
+        if empty:
+            raise DataError(
+                f"{path}, row {number}: the column {empty[0]} is empty. Fill it or remove the row, "
+                f"or get the file again: {held.where}"
+            )
         found.append(Labelled(*values))
     return found
+
+
+def _cells(path: Path, text: str, where: str) -> list[list[str]]:
+    """Split a table into its cells; its first row is there, if only as an empty one."""
+    table = csv.reader(io.StringIO(text), skipinitialspace=True, strict=True)
+    try:
+        rows = [[cell.strip() for cell in row] for row in table]
+    except csv.Error as reason:
+        raise DataError(
+            f"{path}, line {table.line_num}: not a table of comma-separated cells ({reason}). The "
+            f"file is damaged. Get it again: {where}"
+        ) from None
+    return rows or [[]]
 
 
 def decode_gldv2(held: Held, *, train: str, test: str) -> Arrays:

@@ -10,6 +10,7 @@ S. Caldas et al. "LEAF: a benchmark for federated settings." arXiv:1812.01097, 2
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -107,9 +108,10 @@ def decode_leaf(held: Held, *, length: int) -> Arrays:
 def _lines(nested: Iterable[Any]) -> Iterator[list[str]]:
     """Find the sentences in lists of lists, which LEAF nests by comment."""
     for item in nested:
-        if isinstance(item, str):
+        if not isinstance(item, list):
+            found = "plain text" if isinstance(item, str) else f"{json.dumps(item)[:40]}"
             raise DataError(
-                "LEAF's sentences are lists of words, and plain text was found. Get the files "
+                f"LEAF's sentences are lists of words, and {found} was found. Get the files "
                 f"again: {REDDIT_WHERE}"
             )
         if item and all(isinstance(word, str) for word in item):

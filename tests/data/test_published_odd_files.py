@@ -1,0 +1,150 @@
+"""Odd files of published data sets: read rightly, or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from motet.data import load
+from motet.data._sets import librispeech
+from motet.errors import DataError, MotetError
+
+h5py = pytest.importorskip("h5py")
+Image = pytest.importorskip("PIL.Image")
+soundfile = pytest.importorskip("soundfile")
+PAPER = [[0.5] * 784] * 3
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty folder for data sets, and a cache of its own."""
+    monkeypatch.setenv("MOTET_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MOTET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "data"
+
+
+def write_leaf(root, name: str, users: dict[str, tuple], copies: int = 1) -> None:
+    """Write LEAF's files, with the same names in both folders."""
+    data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
+    first = dict([next(iter(data.items()))])
+    for split, held in (("train", data), ("test", first)):
+        folder = root / name / split
+        folder.mkdir(parents=True)
+        for copy in range(copies if split == "train" else 1):
+            text = json.dumps({"users": list(held), "user_data": held})
+            (folder / f"data_{copy}.json").write_text(text, encoding="utf-8")
+
+
+def test_files_of_one_name_in_train_and_test_are_two_files(root):
+    write_leaf(root, "femnist", {"a": (PAPER, [1, 2, 3]), "Ж 漢字 👩‍💻": (PAPER, [4, 5, 6])})
+    data = load("femnist", val=0.0)
+    assert data.sizes("train") == {"a": 3, "Ж 漢字 👩‍💻": 3}
+    assert data.sizes("test")["a"] == 3
+
+
+@pytest.mark.parametrize(
+    ("users", "complaint"),
+    [
+        ({"a": (PAPER, [1, 2.5, 3])}, 'labels of "a" should be 0 to 61; found 2.5'),
+        ({"a": (PAPER, [[1, 2], [3, 4], [5, 6]])}, 'labels of "a" should have 1 numbers'),
+        ({"a": ([[200] * 784] * 3, [1, 2, 3])}, r"0 \(ink\) to 1 \(paper\); found 200 to 200"),
+        ({"a\0": (PAPER, [1, 2, 3])}, r'a name in Unicode; found "a\\x00"'),
+        ({"\ud800": (PAPER, [1, 2, 3])}, "a name in Unicode"),
+        ({" ": (PAPER, [1, 2, 3])}, "a name in Unicode"),
+        ({"a": ([], [])}, "no client has rows to train on|hold no writer"),
+    ],
+)
+def test_odd_users_of_leaf_are_refused(root, users, complaint):
+    write_leaf(root, "femnist", users)
+    with pytest.raises(DataError, match=complaint):
+        load("femnist")
+
+
+def test_a_user_in_two_files_is_refused_with_both(root):
+    write_leaf(root, "femnist", {"a": (PAPER, [1, 2, 3])}, copies=2)
+    with pytest.raises(DataError, match=r'"a" is in .*data_0\.json and again in .*data_1\.json'):
+        load("femnist")
+
+
+@pytest.mark.parametrize("item", [1, None, True, 0.5, {"a": 1}, "text", [["a", 1]]])
+def test_sentences_that_are_no_lists_of_words_are_refused(root, item):
+    write_leaf(root, "reddit", {"u": ([item, ["a", "b"]], [0, 0])})
+    with pytest.raises(DataError, match=r"LEAF's sentences are lists of words, and .* was found"):
+        load("reddit")
+
+
+@pytest.mark.parametrize("place", ["examples", "examples/a", "other"])
+def test_an_array_in_the_place_of_a_group_is_refused(root, place):
+    for split in ("train", "test"):
+        path = root / "stackoverflow" / f"stackoverflow_{split}.h5"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with h5py.File(path, "w") as file:
+            file.create_dataset(place, data=[1, 2, 3])
+    with pytest.raises(DataError, match="should be an HDF5 file with groups examples/<client>"):
+        load("stackoverflow")
+
+
+def write_landmarks(folder, *, extra: str = "") -> None:
+    (folder / "images").mkdir(parents=True)
+    names = [f"{author}{number}" for author in "pq" for number in range(3)]
+    rows = "".join(f"{name[0]},{name},7\n" for name in names)
+    (folder / "mini_gld_train_split.csv").write_text(f"user_id,image_id,class\n{rows}{extra}")
+    (folder / "mini_gld_test.csv").write_text("image_id,class\nt,7\n")
+    for name in (*names, "t"):
+        Image.new("RGB", (9, 7)).save(folder / "images" / f"{name}.jpg")
+
+
+@pytest.mark.parametrize(
+    ("extra", "complaint"),
+    [
+        (",p0,7\n", "row 8: the column user_id is empty"),
+        ("p,p0,\n", "row 8: the column class is empty"),
+        ('"p,p0,7\n', "not a table of comma-separated cells"),
+        ("p\r\r,p0,7\n", "row 8|not a table"),
+        (f"p,{'a' * 200_000},7\n", "not a table of comma-separated cells"),
+    ],
+)
+def test_odd_rows_of_a_table_of_pictures_are_refused(root, extra, complaint):
+    write_landmarks(root / "gldv2", extra=extra)
+    with pytest.raises(DataError, match=complaint):
+        load("gldv2")
+
+
+def test_a_picture_is_read_rightly_or_refused_however_it_is_damaged(root):
+    write_landmarks(root / "gldv2")
+    path = root / "gldv2" / "images" / "t.jpg"
+    written, random = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(20):
+        spoiled = bytearray(written)
+        spoiled[int(random.integers(len(written)))] = int(random.integers(256))
+        path.write_bytes(spoiled[: int(random.integers(1, len(written)))])
+        try:
+            load("gldv2")
+        except MotetError as refusal:
+            assert len(str(refusal).splitlines()) == 1  # noqa: PT017
+
+
+def write_wave(folder, subtype: str = "PCM_16"):
+    folder.mkdir(parents=True)
+    wave = 0.5 * np.sin(2 * np.pi * 600 * np.arange(8000) / 16_000)
+    soundfile.write(folder / "19-198-0000.wav", wave, 16_000, subtype=subtype)
+    (folder / "19-198.trans.txt").write_text("\n19-198-0000 A TEST\n\n")
+    return folder / "19-198-0000.wav"
+
+
+@pytest.mark.parametrize("size", [0, 10, 30, 43, 44, 200])
+def test_a_truncated_wave_is_refused(root, size):
+    path = write_wave(root / "librispeech" / "train-clean-100" / "19" / "198")
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(DataError, match="cannot be read as audio"):
+        librispeech.load()
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_24", "FLOAT"])
+def test_waves_of_other_widths_sound_alike(tmp_path, subtype):
+    usual = librispeech.read_audio(write_wave(tmp_path / "a"), "")
+    other = librispeech.read_audio(write_wave(tmp_path / "b", subtype), "")
+    assert np.abs(usual - other).max() < 0.01
