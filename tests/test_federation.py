@@ -22,6 +22,7 @@ from motet.errors import (
     StateError,
     StructureError,
 )
+from motet.models import build
 from motet.testing import quadratic, ragged
 from motet.testing._driving import predictions, states
 
@@ -347,6 +348,14 @@ def test_settings_that_do_not_fit_are_refused(settings, error, sentence):
 def test_labels_outside_the_networks_outputs_are_refused(build, loss, sentence):
     with pytest.raises(DataError, match=sentence):
         start(motet.FedAvg(), Task(build=build, loss=loss), arrays({"a": 4}), rounds=1)
+
+
+def test_a_network_that_scores_other_positions_than_the_data_have_is_refused():
+    x = np.zeros((4, 5), np.int64)
+    data = from_arrays({"a": (x, x)})
+    last = Task(build=lambda: build("char-lstm", shape=(5,), classes=3, predict="last", hidden=2))
+    with pytest.raises(DataError, match=r"have 5 targets per example, .* scores one target: .*pre"):
+        start(motet.FedAvg(), last, data, rounds=1)
 
 
 def test_real_targets_under_cross_entropy_are_refused():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from motet._core import tree
-from motet._core.criteria import Criterion, cross_entropy
+from motet._core.criteria import Criterion, cross_entropy, masked_cross_entropy
 from motet._core.keys import Key
 from motet._core.text import plural
 from motet._engine.run_spec import RunSpec
@@ -59,6 +59,7 @@ def check_fits(task: Task, federation: Federation) -> None:
     outputs = _try(task, x[:2], first)
     if task.criterion.kind == "classes":
         _check_labels(outputs, federation, y)
+        _check_positions(task.criterion, outputs, y)
         _check_padding(task.criterion, federation)
     check_targets(task.criterion, outputs, federation)
     _check_randomness(task, Examples(x[:2], y[:2]))
@@ -132,6 +133,21 @@ def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
             f"labels run from 0 to {classes - 1}, but the network has {plural(scores, 'output')}; "
             f"give it at least {classes}{other}."
         )
+
+
+def _check_positions(criterion: Criterion, outputs: Tensor, y: Tensor) -> None:
+    """Refuse other numbers of scored positions than of targets; a loss of one's own may differ."""
+    wanted, scored = tuple(y.shape[1:]), tuple(outputs.shape[1:-1])
+    if wanted != scored and criterion.example_loss in (cross_entropy, masked_cross_entropy):
+        raise DataError(
+            f"the data have {_targets(wanted)} per example, but the network scores "
+            f"{_targets(scored)}: outputs of shape {tuple(outputs.shape)} for 2 examples. A "
+            'network that reads sequences may have an option for this: predict = "every" or "last".'
+        )
+
+
+def _targets(shape: tuple[int, ...]) -> str:
+    return "one target" if not shape else f"{'x'.join(map(str, shape))} targets"
 
 
 def _check_padding(criterion: Criterion, federation: Federation) -> None:
