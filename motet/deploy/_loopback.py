@@ -102,7 +102,12 @@ class Loopback(AbstractContextManager["Loopback"]):
             online = {node.name for node in self.control.nodes() if node.status == "online"}
             return sorted(set(sites) - online)
 
-        await_until(lambda: not missing(), lambda: f"not connected: {', '.join(missing())}")
+        # Each look starts a program, and so does a site: it is not there at once.
+        await_until(
+            lambda: not missing(),
+            lambda: f"not connected: {', '.join(missing())}",
+            first_pause_s=1.0,
+        )
 
     def check_alive(self) -> None:
         """Raise an error if a program has ended."""
@@ -137,10 +142,13 @@ def site_process(site: str) -> str:
 
 
 def await_until(
-    holds: Callable[[], bool], complaint: Callable[[], str], timeout_s: float = TIMEOUT_S
+    holds: Callable[[], bool],
+    complaint: Callable[[], str],
+    timeout_s: float = TIMEOUT_S,
+    first_pause_s: float = 0.1,
 ) -> None:
     """Poll with growing pauses until a condition holds; raise an error after `timeout_s`."""
-    deadline, pause = time.monotonic() + timeout_s, 0.1
+    deadline, pause = time.monotonic() + timeout_s, first_pause_s
     while not holds():
         if time.monotonic() > deadline:
             raise StateError(f"{complaint()} after {timeout_s:.0f} s.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,17 @@ from motet.deploy._site_settings import SiteSettings, pinned_at
 SECRET, DATABASE = "superexec.secret", "superlink.db"
 DRAIN_S = 5.0  # for the last lines of a program that has ended
 PRIVATE = 0o077  # umask: what a program writes is for its own account alone
+TAKEN = "Failed to activate SuperNode"  # Flower's words about a site that seems to be connected
+PATIENCE_S, AGAIN_S = 120.0, 10.0  # for how long, and how often such a site is started again
+TRYING_AGAIN = (
+    "the server takes this site for connected, up to a minute after it was killed or lost its "
+    f"connection; trying again in {AGAIN_S:.0f} s."
+)
+STILL_TAKEN = (
+    f"after {PATIENCE_S:.0f} s the server still takes this site for connected: it probably runs on "
+    "another machine with the same key. Stop it there, or give one of the two another key with "
+    "`motet deploy key`."
+)
 
 
 class Program(NamedTuple):
@@ -84,12 +96,64 @@ def check_server_files(deployment: Deployment) -> None:
 
 
 def run_program(program: Program, log: LogWriter) -> int:
-    """Run a program until it ends, and return its exit code; 0 if it was asked to stop."""
+    """Run a program until it ends, and return its exit code; 0 if it was asked to stop.
+
+    After a site was killed, the server takes it for connected for up to a minute and refuses it
+    until then; so a site that is refused for this reason is started again for a while.
+    """
     make_private_folder(program.home)
     if program.remark is not None:
         log.write("warning", program.remark)
+    with _stoppable() as stop:
+        code, is_taken = _run_once(program, log, stop)
+        last = time.monotonic() + PATIENCE_S
+        while is_taken and not stop.asked and time.monotonic() < last:
+            log.write("warning", TRYING_AGAIN)
+            stop.sleep(AGAIN_S)
+            code, is_taken = (code, False) if stop.asked else _run_once(program, log, stop)
+    if stop.asked:
+        return 0
+    if is_taken:
+        log.write("error", STILL_TAKEN)
+    log.write("error", f"it ended with code {code}.")
+    return code if code >= 0 else 128 - code
+
+
+class _Stop:
+    """Whether somebody has asked for an end, and the program that has to hear of it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.running: subprocess.Popen[str] | None = None
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        if self.running is not None:
+            self.running.terminate()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but no longer than until somebody asks."""
+        end = time.monotonic() + seconds
+        while not self.asked and time.monotonic() < end:
+            time.sleep(0.1)
+
+
+@contextmanager
+def _stoppable() -> Iterator[_Stop]:
+    """Pass signals to stop on to the program that is running."""
+    stop = _Stop()
+    previous = {kind: signal.signal(kind, stop) for kind in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for kind, handler in previous.items():
+            signal.signal(kind, handler)
+
+
+def _run_once(program: Program, log: LogWriter, stop: _Stop) -> tuple[int, bool]:
+    """Run a program until it ends; return its code, and whether its site was taken for connected."""
     level = {"FLWR_LOG_LEVEL": "DEBUG"} if log.level == "debug" else {}
-    running = subprocess.Popen(
+    running = stop.running = subprocess.Popen(
         program.command,
         env=environment(program.home, **level),
         stdin=subprocess.DEVNULL,
@@ -100,36 +164,21 @@ def run_program(program: Program, log: LogWriter) -> int:
         umask=PRIVATE,
         start_new_session=True,  # Ctrl-C comes to this process, which passes it on
     )
-    # In a thread, since orphans of the program may hold its output open after it has ended.
-    reader = Thread(target=_pass_on, args=(running, log), daemon=True)
-    with _passing_signals_to(running) as asked:
-        reader.start()
-        code = running.wait()
-    reader.join(DRAIN_S)
-    if asked:
-        return 0
-    log.write("error", f"it ended with code {code}.")
-    return code if code >= 0 else 128 - code
-
-
-def _pass_on(running: subprocess.Popen[str], log: LogWriter) -> None:
-    assert running.stdout is not None
-    for line in running.stdout:
-        log.pass_on(line)
-
-
-@contextmanager
-def _passing_signals_to(running: subprocess.Popen[str]) -> Iterator[list[int]]:
-    """Pass signals to stop on to a program, and list them."""
-    asked: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        asked.append(number)
+    if stop.asked:  # while it was being started
         running.terminate()
+    # In a thread, since orphans of the program may hold its output open after it has ended.
+    refusals: list[str] = []
+    reader = Thread(target=_pass_on, args=(running, log, refusals), daemon=True)
+    reader.start()
+    code = running.wait()
+    reader.join(DRAIN_S)
+    return code, bool(refusals)
 
-    previous = {kind: signal.signal(kind, stop) for kind in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for kind, handler in previous.items():
-            signal.signal(kind, handler)
+
+def _pass_on(running: subprocess.Popen[str], log: LogWriter, refusals: list[str]) -> None:
+    assert running.stdout is not None
+    with running.stdout as lines:
+        for line in lines:
+            log.pass_on(line)
+            if TAKEN in line:
+                refusals.append(line)

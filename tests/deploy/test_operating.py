@@ -107,10 +107,10 @@ def story(office):
     with printed:
         # The server, the registration and a site: the five commands of the README.
         office.start("server", net.path / "server.sh")
-        await_that(office.answers, pause_s=0.5)
+        await_that(office.answers, pause_s=1.0)
         told.registered = office.motet("register", net.path)
         office.start("site", hospital / "start.sh")
-        await_that(lambda: office.state_of("0") == "online", pause_s=0.5)
+        await_that(lambda: office.state_of("0") == "online", pause_s=2.0)
         told.waiting = office.status(printed.take)
         # A server that changed the method.
         agreed = app_settings(net)["config"]
@@ -149,6 +149,11 @@ def story(office):
         await_that(lambda: office.ended("thief"))
         told.thief = office.processes.ended()["thief"], office.said("thief")
         settings.write(hospital)
+        # The site with its new key loses its power, and comes back while the server takes it for
+        # connected.
+        office.start("site with power", hospital / "start.sh")
+        await_that(lambda: office.state_of("0") == "online", pause_s=2.0)
+        office.processes.kill("site with power")
         # Another site is removed, and the certificate renewed.
         told.removed = office.motet("site", "remove", "1", net.path)
         before = read_certificate(net.certificates / "server.pem")
@@ -156,9 +161,10 @@ def story(office):
         told.new_certificate = read_certificate(net.certificates / "server.pem") != before
         office.processes.stop("server")
         office.start("server again", net.path / "server.sh")
-        await_that(office.answers, pause_s=0.5)
+        await_that(office.answers, pause_s=1.0)
         office.start("site again", hospital / "start.sh")
-        await_that(lambda: office.state_of("0") == "online", pause_s=0.5)
+        # Of its state the server says "online" before: until it notices that the site was killed.
+        await_that(lambda: "Activated node_id" in office.said("server again"))
         office.deployment = Deployment.open(net.path)
         told.sites = office.deployment.sites
         told.last = office.status(printed.take)
@@ -239,7 +245,11 @@ def test_the_old_key_of_a_rekeyed_site_is_refused_and_the_new_one_works(story):
     code, said = story.thief
     assert code not in (0, 2)
     assert "SuperLink" in said
+
+
+def test_a_site_that_was_killed_is_started_once_and_comes_back_by_itself(story, office):
     assert story.last.sites["0"]["state"] == "online"
+    assert not office.ended("site again")
 
 
 def test_a_removed_site_is_gone_and_a_renewed_certificate_is_served(story, office):

@@ -18,9 +18,9 @@ from motet.deploy._trial import MARK
 pytestmark = pytest.mark.distributed
 
 
-@pytest.fixture
-def deployment(tmp_path):
-    return write_deployment(tmp_path / "net").deployment
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    return write_deployment(tmp_path_factory.mktemp("trials") / "net").deployment
 
 
 def start_trial(deployment, *options):
@@ -32,19 +32,6 @@ def start_trial(deployment, *options):
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-
-
-def test_a_trial_ends_with_a_run_directory_and_no_process(deployment):
-    trial = start_trial(deployment, "--sites", "1", "--rounds", "1", "--json")
-    out, err = trial.communicate()
-    assert trial.returncode == 0, err
-    assert "round 1 of 1: 1 of 1 site replied" in err
-    result = json.loads(out)
-    assert result["cost"]["bytes_up"] > 0
-    run = deployment.trial / "run"
-    assert {row.client for row in read_scores(run / "clients.parquet")} == {"0"}
-    assert len((run / "rounds.jsonl").read_text().splitlines()) == 1
-    assert carriers((deployment.trial / MARK).read_text()) == []
 
 
 @pytest.fixture(scope="module")
@@ -65,23 +52,19 @@ def programs_of(seen):
     return look
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_trial_that_is_stopped_leaves_no_process(deployment, programs_of, number):
-    trial = start_trial(deployment, "--sites", "1")
-    mark = deployment.trial / MARK
-    await_that(lambda: len(programs_of(mark)) >= 3)  # a site is up, too
+def stopped_by(trial, number):
     trial.send_signal(number)
     _, err = trial.communicate()
     assert trial.returncode == 128 + number
     assert "all programs of the trial are ended" in err
-    assert programs_of(mark) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
-def test_a_trial_that_is_killed_is_cleaned_up_by_the_next(deployment, programs_of):
-    killed = start_trial(deployment, "--sites", "1")
+def test_a_trial_that_is_killed_is_cleaned_up_by_the_next_and_one_that_is_stopped_by_itself(
+    deployment, programs_of
+):
     mark = deployment.trial / MARK
+    killed = start_trial(deployment, "--sites", "1")
     await_that(lambda: programs_of(mark))
     killed.kill()
     killed.communicate()
@@ -90,10 +73,34 @@ def test_a_trial_that_is_killed_is_cleaned_up_by_the_next(deployment, programs_o
     following = start_trial(deployment, "--sites", "1", "--overwrite")
     await_that(lambda: mark.exists() and mark.read_text() not in ("", left))
     assert carriers(left) == []
-    following.send_signal(signal.SIGINT)
-    following.communicate()
     # Another test may have made this process adopt orphans: then it must reap them.
     psutil.wait_procs(zombies_among({orphan.pid for orphan in orphans}), timeout=30)
+    await_that(lambda: len(programs_of(mark)) >= 3)  # a site is up, too
+    stopped_by(following, signal.SIGINT)
+    assert programs_of(mark) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+def test_a_trial_that_a_service_manager_stops_leaves_no_process(deployment, programs_of):
+    before = (deployment.trial / MARK).read_text() if deployment.trial.exists() else ""
+    trial = start_trial(deployment, "--sites", "1", "--overwrite")
+    mark = deployment.trial / MARK
+    await_that(lambda: mark.exists() and mark.read_text() not in ("", before) and programs_of(mark))
+    stopped_by(trial, signal.SIGTERM)
+    assert programs_of(mark) == []
+
+
+def test_a_trial_ends_with_a_run_directory_and_no_process(deployment):
+    trial = start_trial(deployment, "--sites", "1", "--rounds", "1", "--json", "--overwrite")
+    out, err = trial.communicate()
+    assert trial.returncode == 0, err
+    assert "round 1 of 1: 1 of 1 site replied" in err
+    result = json.loads(out)
+    assert result["cost"]["bytes_up"] > 0
+    run = deployment.trial / "run"
+    assert {row.client for row in read_scores(run / "clients.parquet")} == {"0"}
+    assert len((run / "rounds.jsonl").read_text().splitlines()) == 1
+    assert carriers((deployment.trial / MARK).read_text()) == []
 
 
 def test_nothing_of_ours_is_a_zombie(seen):

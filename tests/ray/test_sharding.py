@@ -14,7 +14,13 @@ from motet._engine.faults import Faults
 from motet._runs.checkpoint import Checkpoint
 from motet.errors import StateError
 from motet.method import PerClient
+from motet.methods import _catalog as catalog
 from motet.testing._comparing import require_close, require_same
+
+METHODS = (
+    "fedavg", "fedper", "fedrep", "ditto", "fedalt", "fedfomo", "knn-per", "flow", "apfl", "ifca",
+    "scaffold",
+)  # fmt: skip
 
 
 def rounds_of(run, rounds=ROUNDS):
@@ -43,10 +49,13 @@ def test_clients_are_dealt_out_evenly_whatever_order_they_come_in(tmp_path):
     assert all(home(run, client) == shard for shard, cs in groups.items() for client in cs)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_any_number_of_shards_agrees_with_one_process(size, tmp_path):
-    run = rounds_of(sharded(FedPer(), tmp_path, size=size, backend="serial")[0])
-    oracle = finished(FedPer(), backend="serial")
+@pytest.mark.parametrize(
+    ("name", "size"), [("fedper", 1), ("fedper", 3), *((name, 2) for name in METHODS)]
+)
+def test_any_number_of_shards_agrees_with_one_process(name, size, tmp_path):
+    method = catalog.method_class(name)()
+    run = rounds_of(sharded(method, tmp_path, size=size, backend="serial")[0])
+    oracle = finished(method, backend="serial")
     require_close(oracle.server, run.server, "the server", 1e-6)
     for client in oracle.clients:
         require_close(oracle.clients[client], run.clients[client], client, 1e-6)

@@ -1,6 +1,6 @@
 """Sites that break the rules. This file is copied into the app that the tests submit.
 
-The setting `tricks` says who does what: {"0": ["not_a_number", "old_round"]} for rounds 1 and 2.
+The setting `tricks` says who does what: {"0": ["huge_weight", "long_reason"]} for rounds 1 and 2.
 """
 
 from __future__ import annotations
@@ -9,30 +9,17 @@ import json
 import time
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from motet.deploy._runtime import flower_apps
 
 
-def not_a_number(arrays, header, settings):
-    name = sorted(arrays)[0]
-    arrays[name] = np.full_like(arrays[name], np.nan)
-
-
-def wrong_shape(arrays, header, settings):
-    name = sorted(arrays)[0]
-    arrays[name] = arrays[name].reshape(-1)[:-1]
-
-
-def hundredfold(arrays, header, settings):
-    for name in list(arrays):
-        arrays[name] = np.concatenate([arrays[name]] * 100)
-
-
-def old_round(arrays, header, settings):
-    header["round"] = -1
+def spoilt_header(arrays, header, settings):
+    """Give every array a shape of truth values, in the text in front of its numbers."""
+    for name, array in arrays.items():
+        data = array.data.replace(b"(", b"(True,", 1)
+        arrays[name] = Array(array.dtype, array.shape, array.stype, data)
 
 
 def huge_weight(arrays, header, settings):
@@ -55,10 +42,7 @@ def held_back(arrays, header, settings):
 TRICKS = {
     trick.__name__: trick
     for trick in (
-        not_a_number,
-        wrong_shape,
-        hundredfold,
-        old_round,
+        spoilt_header,
         huge_weight,
         long_reason,
         honest,
@@ -74,13 +58,12 @@ def client_app():
     @app.train()
     def train(message, context):
         reply = client(message, context)
-        arrays = {k: v.numpy() for k, v in reply.content["arrays"].items()}
+        arrays = dict(reply.content["arrays"])
         header = dict(reply.content["header"])
         mine = json.loads(context.run_config["tricks"]).get(context.node_config["client"], [])
         for trick in mine[header["round"] :][:1]:
             TRICKS[trick](arrays, header, context.run_config)
-        spoilt = ArrayRecord({k: Array(v) for k, v in arrays.items()})
-        content = RecordDict({"arrays": spoilt, "header": ConfigRecord(header)})
+        content = RecordDict({"arrays": ArrayRecord(arrays), "header": ConfigRecord(header)})
         return Message(content, reply_to=message)
 
     @app.query("score")
