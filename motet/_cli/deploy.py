@@ -97,12 +97,13 @@ def trial(
     from motet._cli.deploy_output import run_trial
     from motet.deploy._layout import Deployment
     from motet.deploy._sitecheck import check_sites
-    from motet.deploy._submission import chosen_sites
+    from motet.deploy._submission import check_request, chosen_sites
     from motet.deploy._trial import Trial, remove_earlier_trial
 
     deployment = Deployment.open(directory)
     count = min(TRIAL_SITES, len(deployment.sites)) if sites is None else sites
     chosen = chosen_sites(deployment, count)
+    check_request(len(chosen), rounds=rounds)
     check_sites(deployment, chosen)
     remove_earlier_trial(deployment, overwrite=overwrite)
     run_trial(Trial(deployment, chosen, rounds), as_json=as_json, quiet=quiet)

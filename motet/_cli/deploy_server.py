@@ -36,6 +36,13 @@ def submit(
             "--evaluate-only", help="Ask for scores on the sites' test data, and train nothing."
         ),
     ] = False,
+    cross_site: Annotated[
+        bool,
+        typer.Option(
+            "--cross-site",
+            help="Score each site's model at each site that agrees, too; train nothing.",
+        ),
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """On the server: begin the run, or go on with it after a failure."""
@@ -48,6 +55,7 @@ def submit(
         min_clients=min_clients,
         deadline_s=deadline,
         evaluate_only=evaluate_only,
+        cross_site=cross_site,
     )
     if not quiet:
         say(f"Run {number} is submitted; see `motet deploy status {directory}`.")

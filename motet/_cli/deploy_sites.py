@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -40,7 +41,7 @@ def add(
     if done.key is None:
         then = (
             "There, `motet deploy key .` creates a key; register the public one with "
-            f"`motet deploy site rekey {name} {directory} --key FILE`."
+            f"`motet deploy site rekey {quote(name)} {quote(str(directory))} --key FILE`."
         )
     show(f"Wrote {done.folder}: give it to {name}. {then}")
 
@@ -116,7 +117,7 @@ def key(
     kept = "" if old is None else f" The old key is {old}; delete it once the new one works."
     show(
         f"Created {path}, which stays here. Send {public_of(path)} to the operator, who runs\n\n"
-        f"  motet deploy site rekey {settings.name} DIR --key {public_of(path).name}\n\n"
+        f"  motet deploy site rekey {quote(settings.name)} DIR --key {public_of(path).name}\n\n"
         f"and tell the fingerprint over the phone: {mark}.{kept}"
     )
 

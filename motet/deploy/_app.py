@@ -49,5 +49,6 @@ def _settings(deployment: Deployment, config: str) -> dict[str, object]:
         "attempts": 3,
         "max-examples": MOST_EXAMPLES,
         "evaluate-only": False,
+        "cross-site": False,
         "config": config,
     }

@@ -171,7 +171,8 @@ def _sign(
 
 
 def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    # At most 64 characters; hosts are compared with the alternative names, which hold all of it.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
 
 
 def _alternative(host: str) -> x509.GeneralName:

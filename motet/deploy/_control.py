@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from motet.errors import StateError
 CONNECTION = "motet"
 ROSTER = "sites.jsonl"
 TIMEOUT_S = 120.0
+UNREACHABLE = "Connection to the SuperLink is unavailable"  # Flower's words
 
 
 class Node(NamedTuple):
@@ -63,6 +65,12 @@ class Control:
     def is_set_up(self) -> bool:
         """Whether Flower's command line has been configured."""
         return (self.home / "config.toml").exists()
+
+    @property
+    def address(self) -> str:
+        """The address of the SuperLink."""
+        written = tomllib.loads((self.home / "config.toml").read_text(encoding="utf-8"))
+        return str(written["superlink"][CONNECTION]["address"])
 
     def register(self, name: str, public_key: Path) -> int:
         """Register a site by its public key, under this name."""
@@ -117,7 +125,14 @@ class Control:
 
     def _call(self, *words: str) -> dict[str, Any]:
         what = f"flwr {' '.join(words[:2])}"
-        return _parse_answer(what, self._flwr(*words, "--format", "json"))
+        done = self._flwr(*words, "--format", "json")
+        if UNREACHABLE in done.stdout + done.stderr:
+            raise StateError(
+                f"nothing answers at {self.address}, where the SuperLink of this deployment should "
+                "be. Start the server (server.sh, or its service), or correct superlink_port in "
+                "deployment.toml."
+            )
+        return _parse_answer(what, done)
 
     def _flwr(self, *words: str) -> subprocess.CompletedProcess[str]:
         try:

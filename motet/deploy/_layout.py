@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import quote
 
 import tomli_w
 
 from motet._core.atomic import write_atomically
-from motet.errors import RequestError, StateError
+from motet.errors import RequestError, StateError, nearest
 
 LOOPBACK = "127.0.0.1"
 RECORD = "deployment.toml"
@@ -23,6 +26,7 @@ KEY = "site.key"  # at each site; the public one is KEY.pub
 PUBLIC_PORT, SUPERLINK_PORT, SITE_PORT = 8443, 8000, 9094  # unless a deployment says otherwise
 # Names appear in a comma-separated list, in a quoted setting and as the name of a folder.
 NAME = re.compile(r"\w[\w ./-]*")
+HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Deployment:
     listen: str = "0.0.0.0"
 
     def __post_init__(self) -> None:
+        check_host(self.host)
         for name in ("port", "superlink_port", "site_port"):
             check_port(getattr(self, name), name)
         if self.port == self.superlink_port:
@@ -63,15 +68,21 @@ class Deployment:
         """Read the record of a directory."""
         try:
             record = tomllib.loads((path / RECORD).read_text(encoding="utf-8"))
+            _check_record(record)
             return cls(path.resolve(), **{**record, "sites": tuple(record["sites"])})
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             raise StateError(
                 f"{path} is not a deployment: {RECORD} is missing. Create one with "
                 f"`motet deploy init {path} --from RUN`."
             ) from None
-        except (ValueError, TypeError, KeyError) as reason:
-            said = str(reason).rstrip(".")
+        except OSError as reason:
+            said = (reason.strerror or str(reason)).lower()
             raise StateError(f"{path / RECORD} cannot be read: {said}.") from None
+        except ValueError as reason:  # also of TOML, of its encoding, and ours
+            said = str(reason).rstrip(".")
+            raise StateError(
+                f"{path / RECORD} cannot be used: {said}. Correct it, or restore it from a backup."
+            ) from None
 
     def save(self) -> None:
         """Write the record of this directory."""
@@ -134,6 +145,42 @@ class Deployment:
         return table if table.exists() else self.site(name) / "data"
 
 
+def _check_record(record: Mapping[str, object]) -> None:
+    """Refuse a record with other keys, or with values of another type."""
+    known = {one.name for one in fields(Deployment)} - {"path"}
+    for key in record.keys() - known:
+        raise RequestError(f'there is no key "{key}"; {nearest(key, known)}')
+    missing = [key for key in ("experiment", "sites", "host") if key not in record]
+    if missing:
+        raise RequestError(f"it needs {' and '.join(missing)}")
+    sites = record["sites"]
+    if not isinstance(sites, list) or not sites or not all(isinstance(s, str) for s in sites):
+        raise RequestError(f"sites expects a list of names; got {sites!r}")
+    for key in ("experiment", "host", "listen"):
+        if not isinstance(record.get(key, ""), str):
+            raise RequestError(f"{key} expects text; got {record[key]!r}")
+
+
+def check_host(host: str) -> None:
+    """Refuse what is neither a name nor an address, such as one with a port or a scheme.
+
+    >>> check_host("fl.example.org")
+    >>> check_host("https://fl.example.org:8443")
+    Traceback (most recent call last):
+    motet.errors.RequestError: host expects a name or an address, such as fl.example.org or \
+192.0.2.7, without a scheme or a port (--port); got "https://fl.example.org:8443".
+    """
+    if HOST.fullmatch(host):
+        return
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise RequestError(
+            "host expects a name or an address, such as fl.example.org or 192.0.2.7, without a "
+            f'scheme or a port (--port); got "{host}".'
+        ) from None
+
+
 def check_port(port: object, name: str) -> None:
     """Refuse what is not a port.
 
@@ -159,4 +206,13 @@ def check_names(sites: tuple[str, ...]) -> None:
             raise RequestError(
                 f"{name!r} cannot name a site: expected letters, digits, spaces and . / - _, and "
                 "a letter or digit first. Rename the client in the data."
+            )
+    # People and some file systems cannot tell "Nord" from "nord", or two ways of writing an umlaut.
+    seen: dict[str, str] = {}
+    for name in sites:
+        other = seen.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        if other != name:
+            raise RequestError(
+                f'"{other}" and "{name}" are too much alike to name two sites: they differ only in '
+                "case or in how a letter is encoded. Rename one of them."
             )

@@ -7,7 +7,7 @@ import shlex
 from motet.deploy._control import Control
 from motet.deploy._keys import fingerprint, public_of
 from motet.deploy._layout import KEY, LOOPBACK, Deployment
-from motet.deploy._submission import write_settings
+from motet.deploy._submission import app_settings, check_request, write_settings
 from motet.errors import StateError
 
 
@@ -64,6 +64,7 @@ def submit_run(
     min_clients: int,
     deadline_s: float | None,
     evaluate_only: bool = False,
+    cross_site: bool = False,
 ) -> int:
     """Start the run, or resume it from the state in its run directory.
 
@@ -72,13 +73,18 @@ def submit_run(
         min_clients: Sites that a round needs at least.
         deadline_s: Seconds that a round waits; None: the default.
         evaluate_only: Whether to ask for scores only, and train nothing.
+        cross_site: Whether to also score each site's model at each site that has agreed to it.
 
     Returns:
         The number of the run at the server.
 
     Raises:
         StateError: An earlier run has not ended.
+        CapabilityError: Models of this method cannot be scored elsewhere.
     """
+    check_request(len(deployment.sites), min_clients, deadline_s)
+    if cross_site:
+        require_models_that_travel(deployment)
     control = control_of(deployment)
     alive = [run for run in control.runs() if not run.is_over]
     if alive:
@@ -95,5 +101,16 @@ def submit_run(
         min_clients=min_clients,
         deadline_s=deadline_s,
         evaluate_only=evaluate_only,
+        cross_site=cross_site,
     )
     return control.submit(deployment.app, settings)
+
+
+def require_models_that_travel(deployment: Deployment) -> None:
+    """Refuse a cross-site matrix of a method whose models stay where they are."""
+    # Here, since everything else that an operator does works without torch.
+    from motet.deploy._runtime.agreement import Agreement
+    from motet.deploy._runtime.site import require_one_network
+
+    config = app_settings(deployment)["config"]
+    require_one_network(Agreement.from_text(deployment.experiment, config).method)

@@ -32,6 +32,7 @@ class SiteSettings:
         port: Port of the site's own processes, on loopback.
         max_clients: The largest federation that it accepts messages about.
         share_scores: Whether the server receives its scores.
+        cross_site: Whether its own model may leave it to be scored at other sites, and theirs here.
     """
 
     name: str
@@ -42,6 +43,7 @@ class SiteSettings:
     port: int = SITE_PORT
     max_clients: int = 10
     share_scores: bool = True
+    cross_site: bool = False
 
     def __post_init__(self) -> None:
         check_port(self.port, f"port in {SETTINGS}")
@@ -102,6 +104,7 @@ class SiteSettings:
             AGREED: agreed,
             "max-clients": self.max_clients,
             "share-scores": self.share_scores,
+            "cross-site": self.cross_site,
         }
         program = supernode(folder, server=self.server, port=self.port, key=folder / self.key)
         return [*program, *node_config(settings)]

@@ -38,9 +38,9 @@ class SiteChange:
 
 def add_site(deployment: Deployment, name: str, key: Path | None = None) -> SiteChange:
     """Write the folder of a new site, and register its public key if there is one."""
-    check_names((name,))
     if name in deployment.sites:
         raise RequestError(f'"{name}" is a site of this deployment already.')
+    check_names((*deployment.sites, name))
     if deployment.site(name).exists():
         raise StateError(f"{deployment.site(name)} exists; move it away first.")
     if key is not None:

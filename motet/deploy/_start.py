@@ -18,7 +18,8 @@ from motet.deploy import _preflight as preflight
 from motet.deploy._environment import environment
 from motet.deploy._layout import RECORD, Deployment
 from motet.deploy._logs import LogWriter
-from motet.deploy._site_settings import SiteSettings, pinned_at
+from motet.deploy._site_settings import SETTINGS, SiteSettings, pinned_at
+from motet.errors import RequestError
 
 SECRET, DATABASE = "superexec.secret", "superlink.db"
 DRAIN_S = 5.0  # for the last lines of a program that has ended
@@ -56,6 +57,10 @@ def prepared(folder: Path, *, resumable: bool = False) -> Program:
     there = folder.resolve()
     if (there / RECORD).exists():
         return _prepared_superlink(Deployment.open(there), resumable=resumable)
+    if not (there / SETTINGS).exists():
+        raise RequestError(
+            f"{folder} is neither the folder of a site ({SETTINGS}) nor a deployment ({RECORD})."
+        )
     return _prepared_site(there)
 
 
@@ -151,7 +156,7 @@ def _stoppable() -> Iterator[_Stop]:
 
 
 def _run_once(program: Program, log: LogWriter, stop: _Stop) -> tuple[int, bool]:
-    """Run a program until it ends; return its code, and whether its site was taken for connected."""
+    """Run a program; return its code, and whether the server took its site for connected."""
     level = {"FLWR_LOG_LEVEL": "DEBUG"} if log.level == "debug" else {}
     running = stop.running = subprocess.Popen(
         program.command,

@@ -13,6 +13,9 @@ from motet.deploy._layout import Deployment
 from motet.deploy._runtime.pinning import hash_of_text
 from motet.errors import RequestError
 
+LONGEST_S = 30 * 86_400.0  # of a round
+MOST_ROUNDS = 1_000_000  # of a trial
+
 
 def app_settings(deployment: Deployment) -> dict[str, Any]:
     """Read the settings of the app."""
@@ -39,8 +42,10 @@ def write_settings(
     deadline_s: float | None = None,
     rounds: int | None = None,
     evaluate_only: bool = False,
+    cross_site: bool = False,
 ) -> int:
     """Write the settings of one run, and return its number of rounds."""
+    check_request(len(sites), min_clients, deadline_s, rounds)
     settings = app_settings(deployment)
     config = tomllib.loads(settings["config"])
     if rounds is not None:
@@ -54,9 +59,31 @@ def write_settings(
         "evaluate-only": evaluate_only,
         "deadline-s": settings["deadline-s"] if deadline_s is None else deadline_s,
     }
+    if cross_site:  # an app that was written before there was this choice refuses to be told "no"
+        changed["cross-site"] = True
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tomli_w.dumps(changed), encoding="utf-8")
     return int(config["run"]["rounds"])
+
+
+def check_request(
+    sites: int,
+    min_clients: int = 1,
+    deadline_s: float | None = None,
+    rounds: int | None = None,
+) -> None:
+    """Refuse what would end a run after it has begun."""
+    if not 1 <= min_clients <= sites:
+        raise RequestError(
+            f"--min-clients expects a number from 1 to {sites}, the number of sites; got "
+            f"{min_clients}."
+        )
+    if deadline_s is not None and not 0 < deadline_s <= LONGEST_S:
+        raise RequestError(
+            f"--deadline expects seconds, above 0 and at most {LONGEST_S:.0f}; got {deadline_s:g}."
+        )
+    if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
+        raise RequestError(f"--rounds expects a number from 1 to {MOST_ROUNDS:,}; got {rounds}.")
 
 
 def rounds_in(settings: Path) -> int | None:

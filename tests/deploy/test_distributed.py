@@ -32,6 +32,7 @@ from motet.deploy._loopback import free_ports
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.directory import read_server
 from motet.deploy._runtime.private import PrivateFile
+from motet.deploy._site_settings import SiteSettings
 from motet.errors import StateError
 from motet.methods._catalog import method_class
 from motet.testing._comparing import require_close
@@ -46,7 +47,10 @@ ROUNDS = 2
 
 @pytest.fixture(scope="module")
 def draft(tmp_path_factory):
-    return write_deployment(tmp_path_factory.mktemp("deploy") / "small")
+    draft = write_deployment(tmp_path_factory.mktemp("deploy") / "small")
+    first = draft.deployment.site("0")
+    replace(SiteSettings.read(first), cross_site=True).write(first)
+    return draft
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +228,17 @@ def test_a_site_that_sends_nonsense_is_rejected_and_named(programs, draft, tmp_p
         assert why in line["rejected"][site]
         assert len(line["rejected"][site]) <= 300
         assert f"round 1: {site} rejected" in log
+
+
+def test_models_are_compared_across_sites_that_have_agreed_to_it(programs, draft):
+    config, settings = config_for(draft, "fedper"), {"clients": "0,1", "cross-site": True}
+    number = programs.submit("cross", config=config, **settings)
+    programs.completed(number)
+    assert "1 keeps its model to itself" in programs.control.log(number)
+    found = json.loads((programs.folder / "cross" / "cross_site.json").read_text())
+    ((own, elsewhere), others) = found["values"]
+    assert 0 <= own <= 1
+    assert (elsewhere, others) == (None, [None, None])
 
 
 def test_databases_and_private_states_are_their_owner_s_alone(agreed_run, programs):

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from contextlib import suppress
 
+import array_mutations
 import numpy as np
+from array_mutations import pick, replace_an_array, with_bytes
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-MESSAGES = int(os.environ.get("MOTET_MESSAGES", "600"))  # replies, and as many requests
+MESSAGES = int(os.environ.get("MOTET_MESSAGES", "2000"))  # replies, and as many requests
 
 INTEGERS = (-(2**63), -(2**31), -7, -1, 0, 1, 2, 3, 5, 10**6, 2**31, 2**53 + 1, 2**62, 2**63 - 1)
 FLOATS = (
@@ -86,10 +89,6 @@ def mutated(content, rng):
             mutation(content, rng)
         told.append(mutation.__name__)
     return content, told
-
-
-def pick(values, rng):
-    return values[int(rng.integers(len(values)))]
 
 
 def any_value(rng):
@@ -254,23 +253,72 @@ def add_a_record(content, rng):
     content[name] = ConfigRecord({"x": 1})
 
 
+def a_value_in_another_form(content, rng):
+    """Send a value as text, bytes, a list, another kind of number, or almost itself."""
+    header = content.get("header", ConfigRecord())
+    if not header:
+        return
+    name = pick(sorted(header), rng)
+    value = header[name]
+    forms = [str(value), str(value).encode(), [value], [value, value], [], not value, f" {value} "]
+    if type(value) in (int, float, bool):
+        forms += [value + 1, value - 1, -value, value * 2, float(value), value + 0.5, value == 0]
+        forms += [hex(int(value)), f"{value}\x00", bool(value)] if math.isfinite(value) else []
+    else:
+        forms += [
+            str(value)[::-1],
+            str(value).upper(),
+            str(value)[:-1],
+            f"{value}\n",
+            f"\ufeff{value}",
+        ]
+    header[name] = pick(forms, rng)
+
+
+def swap_two_values(content, rng):
+    header = content.get("header", ConfigRecord())
+    if len(header) > 1:
+        one, other = pick(sorted(header), rng), pick(sorted(header), rng)
+        header[one], header[other] = header[other], header[one]
+
+
+def rename_a_value(content, rng):
+    header = content.get("header", ConfigRecord())
+    if header:
+        name = pick(sorted(header), rng)
+        others = (
+            name.upper(), f" {name}", f"{name}\x00", name.replace("e", "\u0435"), f"{name}\u200b",
+            f"0.{name}", f"1.{name}", name[:-1], "__class__", "x" * 50_000,
+        )  # fmt: skip
+        header[pick(others, rng)] = header[name]
+        if rng.random() < 0.7:
+            del header[name]
+
+
+def very_many_values(content, rng):
+    if "header" in content:
+        for number in range(pick((50, 2000), rng)):
+            content["header"][f"{number}.value"] = number
+
+
+def deny_everything(content, rng):
+    """Refuse, decline or diverge, in the words of a site, with anything for a reason."""
+    if "header" in content:
+        for name in ("refused", "declined", "diverged", "undefined")[: int(rng.integers(1, 5))]:
+            content["header"][name] = pick(
+                (True, False, "", "no", 0, 1.5, "\x1b[2J", "x" * 9999), rng
+            )
+
+
 MUTATIONS = (
+    *array_mutations.MUTATIONS, a_value_in_another_form, a_value_in_another_form, swap_two_values,
+    rename_a_value, very_many_values, deny_everything,
     change_a_value, change_a_number, change_a_number, add_a_value, remove_a_value, spoil_numbers,
     spoil_numbers, another_kind, another_shape, spoil_the_text_of_an_array, spoil_bytes_of_an_array,
     any_bytes_for_an_array, remove_an_array, add_arrays, swap_two_arrays, remove_a_record,
     add_a_record, name_arrays_alike, another_byte_order, more_bytes_than_promised,
     a_text_as_long_as_its_field, empty_a_record, measure_instead,
 )  # fmt: skip
-
-
-def replace_an_array(content, rng, change):
-    arrays = content.get("arrays")
-    if isinstance(arrays, ArrayRecord) and arrays:
-        name = pick(sorted(arrays), rng)
-        try:
-            arrays[name] = change(arrays[name])
-        except Exception:
-            return  # an earlier mutation has left nothing that can be read
 
 
 def plain(array):
@@ -281,10 +329,6 @@ def as_npy(array):
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
     return file.getvalue()
-
-
-def with_bytes(array, data):
-    return Array(array.dtype, array.shape, array.stype, data)
 
 
 def shape_of(array):

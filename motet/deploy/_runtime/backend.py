@@ -102,8 +102,14 @@ class Remote:
             replies |= self._ask(SCORE, silent, info)
             if len(replies) >= min(self.min_clients, len(parcels)):
                 break
-        rows = [self._scored(client, reply, info) for client, reply in sorted(replies.items())]
+        rows = [self.scored(client, reply, info) for client, reply in sorted(replies.items())]
         return [row for row in rows if row is not None]
+
+    def ask_all(
+        self, action: str, cohort: list[str], down: Any, info: RoundInfo, more: Mapping[str, Scalar]
+    ) -> Mapping[str, Parcel]:
+        """Ask every client of a cohort once, and return the replies as they came."""
+        return self._ask(action, self._parcels(action, cohort, down, info, more), info)
 
     def predict(
         self, down: Any, info: RoundInfo, inputs: Mapping[str, Tensor], point: Point
@@ -182,7 +188,7 @@ class Remote:
                 large={client: largest} if largest >= LARGE else {},
             )
 
-    def _scored(self, client: str, reply: Parcel, info: RoundInfo) -> Scored | None:
+    def scored(self, client: str, reply: Parcel, info: RoundInfo) -> Scored | None:
         """Read a client's scores; None where it has no data, declines, or sends nonsense."""
         metrics = metrics_of(self.setting)
         try:

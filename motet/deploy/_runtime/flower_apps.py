@@ -24,12 +24,17 @@ from motet.deploy._runtime.parcels import Parcel, Scalar, read_npy
 from motet.deploy._runtime.pinning import check_offer
 from motet.deploy._runtime.replies import refusing
 from motet.deploy._runtime.server_limits import ServerLimits
-from motet.deploy._runtime.site import SCORE, TRAIN, Site, answer, open_site
+from motet.deploy._runtime.site import JUDGE, LEND, SCORE, TRAIN, Site, answer, open_site
 from motet.deploy._runtime.transport import Delivery
 from motet.errors import MotetError, WireError
 
 ARRAYS, HEADER = "arrays", "header"  # the two records of every message
-MESSAGE_TYPES = {TRAIN: "train", SCORE: "query.score"}
+MESSAGE_TYPES = {
+    TRAIN: "train",
+    SCORE: "query.score",
+    LEND: "query.lend",
+    JUDGE: "query.judge",
+}
 REASONS = {5: "its site is unavailable", 8: "its site stopped in the middle of the work"}
 NO_DEFAULTS: Mapping[str, Scalar] = MappingProxyType({})
 
@@ -104,6 +109,14 @@ def client_app(
     @app.query(SCORE)
     def score(message: Message, context: Context) -> Message:
         return reply(SCORE, message, context)
+
+    @app.query(LEND)
+    def lend(message: Message, context: Context) -> Message:
+        return reply(LEND, message, context)
+
+    @app.query(JUDGE)
+    def judge(message: Message, context: Context) -> Message:
+        return reply(JUDGE, message, context)
 
     return app
 

@@ -22,6 +22,7 @@ MOST_EXAMPLES = 10**9  # that a site may say it has, unless the run config says 
 MOST_GRADIENTS = 1e15  # that a site may say it computed in a round
 MOST = 1e100  # of a score without a bound of its own, so that sums and squares are finite
 SLACK = 1e-6  # of a bounded score, for rounding
+NO_REASON = "it gave no reason"
 
 
 class Uploaded(NamedTuple):
@@ -78,7 +79,7 @@ def read_divergence(reply: Parcel) -> str:
     """Read why a site kept its old private state; "" if it did not."""
     if "diverged" not in reply.header:
         return ""
-    return excerpt(scalar(reply.header, "diverged", str)) or "it gave no reason"
+    return excerpt(scalar(reply.header, "diverged", str)).strip() or NO_REASON
 
 
 def read_scores(
@@ -100,9 +101,15 @@ def read_scores(
     )
 
 
+def read_model(reply: Parcel, number: int, template: Any) -> Any:
+    """Read the model that a site lends; None if it keeps it to itself."""
+    _check_round(reply, number)
+    return None if "declined" in reply.header else unpack(template, reply.arrays)
+
+
 def _check_round(reply: Parcel, number: int) -> None:
     if "refused" in reply.header:
-        raise WireError(scalar(reply.header, "refused", str))
+        raise WireError(scalar(reply.header, "refused", str).strip() or f"{NO_REASON}.")
     found = scalar(reply.header, "round", int)
     if found != number:
         raise WireError(f"got a reply of round {found + 1} in round {number + 1}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from motet.config._values import read_fields
 from motet.deploy._runtime.parcels import Scalar
@@ -23,6 +23,7 @@ class ServerLimits:
         attempts: Attempts at a round before the run stops.
         max_examples: The largest number of examples that a site may claim, which is its weight.
         evaluate_only: Whether to ask for scores on test data only, and train nothing.
+        cross_site: Whether to also score each site's model at each site; trains nothing, either.
     """
 
     out: str
@@ -32,6 +33,7 @@ class ServerLimits:
     attempts: int = 3
     max_examples: int = MOST_EXAMPLES
     evaluate_only: bool = False
+    cross_site: bool = False
 
     def __post_init__(self) -> None:
         for name in ("min_clients", "deadline_s", "attempts", "max_examples"):
@@ -45,10 +47,9 @@ class ServerLimits:
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> ServerLimits:
         """Read the limits; other keys are ignored."""
-        names = ("out", "min-clients", "deadline-s", "attempts", "max-examples", "evaluate-only")
-        table: dict[str, object] = {
-            name.replace("-", "_"): run_config[name] for name in names if name in run_config
-        }
+        names = [one.name for one in fields(cls) if one.name != "clients"]
+        found = {name: run_config.get(name.replace("_", "-")) for name in names}
+        table: dict[str, object] = {k: value for k, value in found.items() if value is not None}
         listed = str(run_config.get("clients", "")).split(",")
         table["clients"] = [name.strip() for name in listed if name.strip()]
         return read_fields(cls, table, "run config")

@@ -17,11 +17,13 @@ from motet._engine.round_loop import RoundObserver, play_rounds
 from motet._engine.run_spec import Point
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.backend import Remote
+from motet.deploy._runtime.cross_site import CROSS_SITE, cross_site
 from motet.deploy._runtime.data_schema import EmptyFederation
 from motet.deploy._runtime.directory import ServerDirectory, noted_clients, open_directory
 from motet.deploy._runtime.rehearsal import Rehearsal, first_server
 from motet.deploy._runtime.roster import can_join, wait_for
 from motet.deploy._runtime.server_limits import ServerLimits
+from motet.deploy._runtime.site import require_one_network
 from motet.deploy._runtime.transport import Transport
 from motet.errors import CohortError, RequestError
 
@@ -64,7 +66,9 @@ class ServerLoop(RoundObserver):
         name, rounds = self.agreement.experiment, self.agreement.run.rounds
         who = f"{self.agreement.method.name}, {len(self._ours)} clients"
         log.info("experiment %s: %s, %d of %d rounds done", name, who, self.run.rounds_done, rounds)
-        if self.limits.evaluate_only:
+        if self.limits.cross_site:
+            require_one_network(self.agreement.method)
+        if self.limits.evaluate_only or self.limits.cross_site:
             log.info("experiment %s: scores only, nothing is trained", name)
         else:
             for _ in play_rounds(self.run, [self]):
@@ -74,6 +78,8 @@ class ServerLoop(RoundObserver):
         self.directory.conclude(found)
         for sentence in self.run.divergence.sentences(len(self._ours), *found[:1]):
             log.warning("%s", sentence)
+        if self.limits.cross_site:
+            self._compare_models()
         log.info("experiment %s: finished", name)
 
     def before_round(self) -> None:
@@ -126,6 +132,15 @@ class ServerLoop(RoundObserver):
         for sentence in table.undefined_sentences():
             log.info("%s", sentence)
         return table
+
+    def _compare_models(self) -> None:
+        """Score every site's model at every site, and keep the matrix in the run directory."""
+        info = self.run.setting.info(self.run.rounds_done, self._scored_by(), serving=True)
+        down = self.run.setting.method.broadcast(self.run.server, info)
+        found = cross_site(self._backend, down, info, self._points[0])
+        found.write(self.directory.path / CROSS_SITE)
+        for sentence in found.sentences():
+            log.info("%s", sentence)
 
     def _scored_by(self) -> tuple[str, ...]:
         """Wait for enough clients to ask for scores; without them, those online are asked."""

@@ -8,21 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from motet._core import tree, wire
 from motet._core.half_precision import packed
 from motet._core.visible_text import excerpt
-from motet._engine.backends.client_work import predict_alone, train_clients
+from motet._engine.backends.client_work import predict_alone, predictor_alone, train_clients
 from motet._engine.evaluating import metrics_of
 from motet._engine.run_spec import POINTS, Point, RunSpec
 from motet._engine.scoring import score_all
 from motet._engine.stores.memory import MemoryStore
 from motet.deploy._runtime.agreement import Agreement
-from motet.deploy._runtime.parcels import Parcel, Scalar, scalar, unpack_first
+from motet.deploy._runtime.parcels import Parcel, Scalar, scalar, unpack, unpack_first
 from motet.deploy._runtime.private import Kept, PrivateFile
 from motet.deploy._runtime.rehearsal import Rehearsal
 from motet.errors import CapabilityError, StateError, WireError
+from motet.method import AnyMethod
 
-TRAIN, SCORE = "train", "score"  # what a site may be asked to do
+TRAIN, SCORE, LEND, JUDGE = "train", "score", "lend", "judge"  # what a site may be asked to do
 SCORED = ("val", "test")  # splits that a site scores
 MOST_CLIENTS = 1000  # of a federation, unless the site's node config says max-clients
 # Errors about messages, rounds and methods. Others may quote a row or a path, which stays here.
@@ -41,6 +44,7 @@ class Site:
         private: What it keeps.
         agreed: What the experiment is; a message about another one is refused.
         share_scores: Whether scores on its own data may leave.
+        cross_site: Whether its own model may leave, to be scored by others, and theirs come here.
         most_clients: The largest federation that a message may be about: the work of checking a
             message grows with it.
     """
@@ -50,6 +54,7 @@ class Site:
     private: PrivateFile
     agreed: str
     share_scores: bool = True
+    cross_site: bool = False
     most_clients: int = MOST_CLIENTS
 
     def train(self, parcel: Parcel) -> Parcel:
@@ -81,13 +86,37 @@ class Site:
         x, y = self.setting.federation.examples(self.client, split)
         if not len(y):
             return Parcel({"round": number, "examples": 0})
-        kept = self.private.read(self.setting.fresh_client(self.client))
-        setting = self._holding(*([] if kept is None else [kept.after]))
+        down, setting = self._down(parcel, serving=True), self._at_its_end()
         info = setting.info(number, (self.client,), serving=True)
-        down = self._down(parcel, serving=True)
         predicted = predict_alone(setting, down, info, self.client, x, point)
-        criterion, metrics = setting.task.criterion, metrics_of(setting)
+        return self._scored(number, predicted, y)
+
+    def lend(self, parcel: Parcel) -> Parcel:
+        """Send the client's own predictor, if the site has agreed to that."""
+        number = self._round(parcel, last=self.setting.rounds)
+        if not self.cross_site:
+            return Parcel({"round": number, "declined": True})
+        require_one_network(self.setting.method)
+        point, down, setting = _point(parcel), self._down(parcel, serving=True), self._at_its_end()
+        info = setting.info(number, (self.client,), serving=True)
+        personal = predictor_alone(setting, down, info, self.client, point)
+        return Parcel({"round": number}, wire.to_arrays(personal))
+
+    def judge(self, parcel: Parcel) -> Parcel:
+        """Score another client's predictor on this client's data, if the site has agreed to it."""
+        number = self._round(parcel, last=self.setting.rounds)
+        if not (self.cross_site and self.share_scores):
+            return Parcel({"round": number, "declined": True})
+        require_one_network(self.setting.method)
+        x, y = self.setting.federation.examples(self.client, _choice(parcel, "split", SCORED))
+        if not len(y):
+            return Parcel({"round": number, "examples": 0})
+        personal = unpack(self.setting.initial, parcel.arrays)
+        return self._scored(number, self.setting.answer(personal, x), y)
+
+    def _scored(self, number: int, predicted: Tensor, y: Tensor) -> Parcel:
         header: dict[str, Scalar] = {"round": number}
+        criterion, metrics = self.setting.task.criterion, metrics_of(self.setting)
         found = score_all(self.client, predicted, y, criterion, metrics).scores
         for position, result in enumerate(found):
             prefix = f"{position}." if position else ""  # the deciding metric has none
@@ -95,6 +124,11 @@ class Site:
             del values["client"]
             header |= {f"{prefix}{name}": value for name, value in values.items()}
         return Parcel(header)
+
+    def _at_its_end(self) -> RunSpec:
+        """Return the setting with what the client keeps after its last round, if it had one."""
+        kept = self.private.read(self.setting.fresh_client(self.client))
+        return self._holding(*([] if kept is None else [kept.after]))
 
     def _holding(self, *states: Any) -> RunSpec:
         """Return the setting with the client's private state, if it has trained."""
@@ -181,6 +215,7 @@ def open_site(
         private=private,
         agreed=agreement.agreed,
         share_scores=bool(node_config.get("share-scores", True)),
+        cross_site=node_config.get("cross-site") is True,
         most_clients=most,
     )
 
@@ -191,12 +226,13 @@ def answer(read: Callable[[], Parcel], make_site: Callable[[Parcel], Site], acti
     Args:
         read: Reads the message, which may be anything.
         make_site: Opens the site that the message is for.
-        action: `TRAIN` or `SCORE`.
+        action: `TRAIN`, `SCORE`, `LEND` or `JUDGE`.
     """
     try:
         parcel = read()
         site = make_site(parcel)
-        return site.train(parcel) if action == TRAIN else site.score(parcel)
+        does = {TRAIN: site.train, SCORE: site.score, LEND: site.lend, JUDGE: site.judge}
+        return does[action](parcel)
     except SAYABLE as reason:
         said = excerpt(str(reason))
         log.warning("refused: %s", said)
@@ -205,6 +241,15 @@ def answer(read: Callable[[], Parcel], make_site: Callable[[Parcel], Site], acti
         log.exception("failed")
         kind = type(reason).__name__
         return Parcel({"refused": f"its site failed with {kind}; the log there says more."})
+
+
+def require_one_network(method: AnyMethod) -> None:
+    """Refuse a method whose predictor is more than a network: it may hold examples of its site."""
+    if not method.one_network:
+        raise CapabilityError(
+            f"the predictor of {method.name} is more than one network, and may contain examples of "
+            "its site, so it never leaves it; a cross-site matrix needs another method."
+        )
 
 
 def _choice(parcel: Parcel, name: str, choices: tuple[str, ...]) -> str:
