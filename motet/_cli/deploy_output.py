@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import Any
 
@@ -35,7 +36,7 @@ def show_draft(draft: Draft, directory: Path, *, as_json: bool, quiet: bool) -> 
         show(
             f"{deployment.experiment}: {plural(len(deployment.sites), 'site')}; each sends "
             f"{size(up)} and receives {size(down)} per round.\n{_about_nothing(up, down)}\n"
-            f"  motet deploy trial {directory}    try it on this machine\n"
+            f"  motet deploy trial {quote(str(directory))}    try it on this machine\n"
             f"  {directory}/README.md    and then"
         )
 

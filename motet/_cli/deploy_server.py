@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ def submit(
         cross_site=cross_site,
     )
     if not quiet:
-        say(f"Run {number} is submitted; see `motet deploy status {directory}`.")
+        say(f"Run {number} is submitted; see `motet deploy status {quote(str(directory))}`.")
 
 
 def stop(directory: Directory, *, quiet: options.Quiet = False) -> None:

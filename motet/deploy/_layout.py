@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 import tomllib
 import unicodedata
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ class Deployment:
         except (FileNotFoundError, NotADirectoryError):
             raise StateError(
                 f"{path} is not a deployment: {RECORD} is missing. Create one with "
-                f"`motet deploy init {path} --from RUN`."
+                f"`motet deploy init {shlex.quote(str(path))} --from RUN`."
             ) from None
         except OSError as reason:
             said = (reason.strerror or str(reason)).lower()

@@ -24,7 +24,8 @@ CONNECT_S = 10.0
 def check_folder(folder: Path, *, writing: bool = False) -> None:
     """Refuse a folder that cannot be used by this account."""
     if not folder.is_dir():
-        raise StateError(f"there is no folder at {folder}.")
+        found = f"{folder} is a file" if folder.exists() else f"there is no folder at {folder}"
+        raise StateError(f"{found}; expected a folder.")
     needed, verb = (os.W_OK, "write to") if writing else (os.R_OK, "read")
     if not os.access(folder, needed | os.X_OK):
         raise StateError(

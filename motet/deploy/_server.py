@@ -88,9 +88,10 @@ def submit_run(
     control = control_of(deployment)
     alive = [run for run in control.runs() if not run.is_over]
     if alive:
+        path = shlex.quote(str(deployment.path))
         raise StateError(
             f"run {alive[0].number} has not ended ({alive[0].status}). Wait for it (`motet deploy "
-            f"status {deployment.path}`), or stop it with `motet deploy stop {deployment.path}`."
+            f"status {path}`), or stop it with `motet deploy stop {path}`."
         )
     settings = deployment.path / "settings.toml"
     write_settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -11,12 +12,23 @@ from typing import Any
 import tomli_w
 
 from motet._core.atomic import write_atomically
+from motet._core.visible_text import excerpt
 from motet.deploy._commands import node_config, supernode
-from motet.deploy._layout import AGREED, KEY, PIN, SITE_PORT, check_port
+from motet.deploy._layout import (
+    AGREED,
+    KEY,
+    PIN,
+    SITE_PORT,
+    check_host,
+    check_names,
+    check_port,
+)
 from motet.errors import RequestError, StateError, nearest
 
 SETTINGS = "site.toml"
 STATE = "state"
+WITH_MARK = "utf-8-sig"  # some editors begin a file with a byte order mark
+HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +58,25 @@ class SiteSettings:
     cross_site: bool = False
 
     def __post_init__(self) -> None:
+        check_names((self.name,))
         check_port(self.port, f"port in {SETTINGS}")
         host, _, port = self.server.rpartition(":")
         if not host or not port.isdecimal():
             raise RequestError(f'server expects "HOST:PORT"; got "{self.server}".')
+        check_host(host.removeprefix("[").removesuffix("]"))
         check_port(int(port), "the port of server")
+        if self.max_clients < 1:
+            raise RequestError(f"max_clients expects 1 or more; got {self.max_clients}.")
+        for key in ("data", "state", "key"):
+            if not getattr(self, key).strip():
+                raise RequestError(f'{key} expects a path, such as "{key}"; got nothing.')
 
     @classmethod
     def read(cls, folder: Path) -> SiteSettings:
         """Read the settings of a site."""
         path = folder / SETTINGS
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = tomllib.loads(path.read_text(encoding=WITH_MARK))
         except FileNotFoundError:
             raise RequestError(
                 f"{folder} is not the folder of a site: it has no {SETTINGS}."
@@ -114,7 +133,7 @@ def pinned_at(folder: Path) -> tuple[str, str]:
     """Read the hash that a site has pinned, and the name of the experiment."""
     path = folder / PIN
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding=WITH_MARK)
     except FileNotFoundError:
         raise RequestError(
             f"{folder} has no {PIN}, the hash of the experiment; ask for it again."
@@ -122,7 +141,12 @@ def pinned_at(folder: Path) -> tuple[str, str]:
     except (OSError, ValueError) as reason:
         raise StateError(f"{path} cannot be read: {plain(reason)}.") from None
     pinned, _, name = text.strip().partition("  ")
-    return pinned, name
+    if not HASH.fullmatch(pinned):
+        raise StateError(
+            f"{path} expects the hash of the experiment, 64 hexadecimal digits, and its name; got "
+            f'"{excerpt(text, most=80)}". Ask for the file again.'
+        )
+    return pinned.lower(), name.strip()
 
 
 def plain(reason: BaseException) -> str:

@@ -42,8 +42,10 @@ def check_site(folder: Path) -> dict[str, int]:
     text = config.read_text(encoding="utf-8")
     _check_pin(folder, text)
     agreement, settings = Agreement.from_text("check", text), SiteSettings.read(folder)
-    site = settings.name
-    data = agreement.setting_at(site, str(folder / settings.data)).federation.check()
+    site, place = settings.name, folder / settings.data
+    if not place.exists():
+        raise RequestError(f"there are no data at {place}; set data in site.toml to their place.")
+    data = agreement.setting_at(site, str(place)).federation.check()
     return {split: data.size(site, split) for split in SPLITS}
 
 

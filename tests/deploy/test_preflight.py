@@ -22,7 +22,7 @@ from motet.deploy._certificates import write_certificates, write_shared_secret
 from motet.deploy._layout import LOOPBACK
 from motet.deploy._loopback import free_ports
 from motet.deploy._preflight import connection_trouble
-from motet.deploy._site_settings import SiteSettings
+from motet.deploy._site_settings import SiteSettings, pinned_at
 from motet.errors import RequestError, StateError
 
 
@@ -206,6 +206,12 @@ def test_an_address_that_is_none_is_refused(site, server):
         ("port = 0", "port in site.toml expects a whole number from 1 to 65535; got 0."),
         ("share_score = true", 'site.toml has no key "share_score"; did you mean "share_scores"'),
         ("= 1", "is not valid TOML"),
+        ('name = ""', "cannot name a site"),
+        ('name = "a\\u001b[1m"', "cannot name a site"),
+        ('server = "https://fl.example.org:8443"', "host expects a name or an address"),
+        ("max_clients = 0", "max_clients expects 1 or more; got 0."),
+        ('state = ""', 'state expects a path, such as "state"; got nothing.'),
+        ("cross_site = 1", "cross_site in site.toml expects true or false; got 1."),
     ],
 )
 def test_a_wrong_line_in_site_toml_is_named(site, line, sentence):
@@ -250,3 +256,18 @@ def test_a_filter_says_in_json_where_it_stands(written):
     assert line["level"] == "info"
     assert line["program"] == "path filter"
     assert f"forwarding {LOOPBACK}:{written.port}" in line["message"]
+
+
+@pytest.mark.parametrize("pin", ["", "any", "hello world", "0" * 63, "g" * 64, "\x1b[2J"])
+def test_a_pin_that_is_no_hash_is_refused(site, pin):
+    (site / "experiment.sha256").write_text(pin)
+    with pytest.raises(StateError, match="expects the hash of the experiment, 64 hexadecimal"):
+        pinned_at(site)
+
+
+def test_files_may_begin_with_a_byte_order_mark_or_end_lines_as_windows_does(site):
+    expected = SiteSettings.read(site), pinned_at(site)
+    for name in ("site.toml", "experiment.sha256"):
+        text = (site / name).read_text()
+        (site / name).write_bytes(("\ufeff" + text.replace("\n", "\r\n")).encode())
+    assert (SiteSettings.read(site), pinned_at(site)) == expected

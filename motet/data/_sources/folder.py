@@ -97,7 +97,9 @@ def _from_npz(client: str, split: str, path: Path) -> Cell:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except UNREADABLE as error:
-        raise DataError(f"{path} cannot be read as numpy arrays: {error}") from None
+        # numpy proposes to load the file in a way that would run what is in it.
+        said = "it is not an archive of numbers" if "pickle" in str(error) else str(error)
+        raise DataError(f"{path} cannot be read as numpy arrays: {said.rstrip('.')}.") from None
     if not {"x", "y"} <= set(arrays):
         raise DataError(f"{path} must hold the arrays x and y; it holds {', '.join(arrays)}.")
     x, y = (as_numbers(arrays[part], f"{part} in {path}") for part in "xy")
