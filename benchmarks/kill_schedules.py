@@ -31,7 +31,7 @@ from motet._engine.records import read_scores
 from motet.config import experiment_from_dict
 from motet.deploy import _commands as commands
 from motet.deploy._certificates import write_shared_secret
-from motet.deploy._loopback import SUPERLINK, Loopback, site_process
+from motet.deploy._loopback import SERVER_APP, SUPERLINK, Loopback, site_process
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.directory import read_server
 from motet.deploy._runtime.private import PrivateFile
@@ -117,8 +117,7 @@ class Supervised(Loopback):
 
     def servers(self) -> list[psutil.Process]:
         """List the server apps that are at work."""
-        leader = psutil.Process(self.processes._running[SUPEREXEC].pid)
-        return [p for p in leader.children(recursive=True) if "flwr-serverapp" in _command(p)]
+        return self.processes.members(SUPEREXEC, SERVER_APP)
 
 
 @dataclass
@@ -193,6 +192,8 @@ class Supervisor:
     def _is_completed(self) -> bool:
         if time.monotonic() - self.asked < 3.0 or SUPERLINK in self.restarts:
             return False
+        if self.run and self.federation.servers():
+            return False  # at work; asking would start a program
         self.asked = time.monotonic()
         with contextlib.suppress(StateError):  # the SuperLink may be busy, or down
             if not self.run:
@@ -260,13 +261,6 @@ def _require_the_result(draft: Draft, folder: Path, out: Path) -> None:
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     replied = {line["round"]: sorted(line["replied"]) for line in lines}
     assert replied == dict.fromkeys(range(1, ROUNDS + 1), sorted(draft.deployment.sites)), replied
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def main(schedules: int = 20, first: int = 0) -> None:

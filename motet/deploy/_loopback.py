@@ -26,6 +26,7 @@ from motet.errors import StateError
 
 TIMEOUT_S = 180.0  # for a program to be ready, on a busy machine
 SUPERLINK, FILTER = "superlink", "path-filter"
+SERVER_APP = "flwr-serverapp"  # in the command of a run's process
 
 
 class Loopback(AbstractContextManager["Loopback"]):
@@ -108,6 +109,10 @@ class Loopback(AbstractContextManager["Loopback"]):
             lambda: f"not connected: {', '.join(missing())}",
             first_pause_s=1.0,
         )
+
+    def is_running(self) -> bool:
+        """Whether the server app of a run is at work."""
+        return bool(self.processes.members(SUPERLINK, SERVER_APP))
 
     def check_alive(self) -> None:
         """Raise an error if a program has ended."""

@@ -60,6 +60,13 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
         codes = {name: process.poll() for name, process in self._running.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
+    def members(self, name: str, word: str) -> list[psutil.Process]:
+        """List the processes below a program whose command contains a word."""
+        if name not in self._running:
+            return []
+        found = _descendants(self._running[name].pid)
+        return [process for process in found if word in _command(process)]
+
     def stop(self, name: str) -> None:
         """Ask a program to end, and kill it if it does not."""
         self._end([name], grace_s=GRACE_S)
@@ -120,6 +127,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).children(recursive=True)
     return []
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return ""
 
 
 def _await_all(processes: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> None:

@@ -24,16 +24,17 @@ from motet.errors import RequestError
 SECRET, DATABASE = "superexec.secret", "superlink.db"
 DRAIN_S = 5.0  # for the last lines of a program that has ended
 PRIVATE = 0o077  # umask: what a program writes is for its own account alone
-TAKEN = "Failed to activate SuperNode"  # Flower's words about a site that seems to be connected
+# Flower's words about a site that seems to be connected, or whose key is not registered.
+REFUSED = "Failed to activate SuperNode"
 PATIENCE_S, AGAIN_S = 120.0, 10.0  # for how long, and how often such a site is started again
 TRYING_AGAIN = (
-    "the server takes this site for connected, up to a minute after it was killed or lost its "
-    f"connection; trying again in {AGAIN_S:.0f} s."
+    "the server does not let this site in yet: after a crash it takes it for connected for up to a "
+    f"minute, or the site's key is not registered. Trying again in {AGAIN_S:.0f} s."
 )
-STILL_TAKEN = (
-    f"after {PATIENCE_S:.0f} s the server still takes this site for connected: it probably runs on "
-    "another machine with the same key. Stop it there, or give one of the two another key with "
-    "`motet deploy key`."
+STILL_REFUSED = (
+    f"the server has not let this site in for {PATIENCE_S:.0f} s: its key is not registered, or no "
+    "longer, or the site also runs on another machine. Ask the operator, who sees all sites with "
+    "`motet deploy status`."
 )
 
 
@@ -104,22 +105,22 @@ def run_program(program: Program, log: LogWriter) -> int:
     """Run a program until it ends, and return its exit code; 0 if it was asked to stop.
 
     After a site was killed, the server takes it for connected for up to a minute and refuses it
-    until then; so a site that is refused for this reason is started again for a while.
+    until then; so a site that is refused is started again for a while.
     """
     make_private_folder(program.home)
     if program.remark is not None:
         log.write("warning", program.remark)
     with _stoppable() as stop:
-        code, is_taken = _run_once(program, log, stop)
+        code, is_refused = _run_once(program, log, stop)
         last = time.monotonic() + PATIENCE_S
-        while is_taken and not stop.asked and time.monotonic() < last:
+        while is_refused and not stop.asked and time.monotonic() < last:
             log.write("warning", TRYING_AGAIN)
             stop.sleep(AGAIN_S)
-            code, is_taken = (code, False) if stop.asked else _run_once(program, log, stop)
+            code, is_refused = (code, False) if stop.asked else _run_once(program, log, stop)
     if stop.asked:
         return 0
-    if is_taken:
-        log.write("error", STILL_TAKEN)
+    if is_refused:
+        log.write("error", STILL_REFUSED)
     log.write("error", f"it ended with code {code}.")
     return code if code >= 0 else 128 - code
 
@@ -156,7 +157,7 @@ def _stoppable() -> Iterator[_Stop]:
 
 
 def _run_once(program: Program, log: LogWriter, stop: _Stop) -> tuple[int, bool]:
-    """Run a program; return its code, and whether the server took its site for connected."""
+    """Run a program; return its code, and whether the server did not let its site in."""
     level = {"FLWR_LOG_LEVEL": "DEBUG"} if log.level == "debug" else {}
     running = stop.running = subprocess.Popen(
         program.command,
@@ -185,5 +186,5 @@ def _pass_on(running: subprocess.Popen[str], log: LogWriter, refusals: list[str]
     with running.stdout as lines:
         for line in lines:
             log.pass_on(line)
-            if TAKEN in line:
+            if REFUSED in line:
                 refusals.append(line)

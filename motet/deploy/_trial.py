@@ -20,8 +20,8 @@ from motet.deploy._submission import agreed_in, write_settings
 from motet.errors import StateError
 
 # Seconds between reads of the run directory, which are cheap, and between queries of the SuperLink,
-# each of which starts a program.
-READ_S, QUERY_S = 0.5, 5.0
+# each of which starts a program: few while the run's own process is at work.
+READ_S, QUERY_S, QUERY_AT_WORK_S = 0.5, 3.0, 60.0
 MARK = "mark"  # file with the mark of the processes, to clean up after a crash
 
 
@@ -104,7 +104,8 @@ class Trial:
                 break
             federation.check_alive()
             time.sleep(READ_S)
-            if time.monotonic() - asked > QUERY_S:
+            pause_s = QUERY_AT_WORK_S if federation.is_running() else QUERY_S
+            if time.monotonic() - asked > pause_s:
                 run, asked = federation.control.run(number), time.monotonic()
         _require_completed(federation, run)
 

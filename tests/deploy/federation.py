@@ -16,7 +16,7 @@ import tomli_w
 
 from motet.config import experiment_from_dict
 from motet.deploy._layout import LOOPBACK, PACKAGE
-from motet.deploy._loopback import SUPERLINK, Loopback, site_process
+from motet.deploy._loopback import SERVER_APP, SUPERLINK, Loopback, site_process
 from motet.deploy._processes import MARK
 from motet.deploy._submission import app_settings
 from motet.deploy._writing import Draft
@@ -132,8 +132,8 @@ class Programs(Loopback):
 
     def server(self):
         """Wait until the server of a run is at work, and return its process."""
-        await_that(lambda: self.members(SUPERLINK, "flwr-serverapp"))
-        (server,) = self.members(SUPERLINK, "flwr-serverapp")
+        await_that(self.is_running)
+        (server,) = self.processes.members(SUPERLINK, SERVER_APP)
         return server
 
     def completed(self, number):
@@ -148,12 +148,7 @@ class Programs(Loopback):
 
     def workers(self, site):
         """List the processes that do a site's work at this moment."""
-        return self.members(site_process(site), "flwr-clientapp")
-
-    def members(self, name, program):
-        """List the processes of one kind that a program has started, itself or through others."""
-        leader = psutil.Process(self.processes._running[name].pid)
-        return [p for p in leader.children(recursive=True) if program in command_of(p)]
+        return self.processes.members(site_process(site), "flwr-clientapp")
 
 
 def await_that(holds, *, pause_s=0.1):
@@ -193,10 +188,3 @@ def mark_of(process):
         return process.environ().get(MARK)
     except (psutil.Error, OSError):  # another user's, or gone in the meantime
         return None
-
-
-def command_of(process):
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""

@@ -33,6 +33,9 @@ def test_descendants_in_other_sessions_end_too(tmp_path, patience):
         processes.start("parent", [sys.executable, "-c", script], os.environ)
         expected = 3 if patience == 600 else 2
         await_that(lambda: len(carriers(processes.mark)) == expected)
+        started = {process.pid for process in carriers(processes.mark)}
+        assert {found.pid for found in processes.members("parent", "sleep")} <= started
+        assert processes.members("parent", "no such word") == processes.members("nobody", "") == []
         if expected == 2:
             await_that(processes.ended)
     assert carriers(processes.mark) == []

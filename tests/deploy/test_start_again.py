@@ -40,7 +40,7 @@ def hasty(monkeypatch):
 def start(tmp_path):
     """Run a site whose first starts are refused; return its code, its starts and its log."""
 
-    def call(refused, words=f"[code: 101] {starting.TAKEN}."):
+    def call(refused, words=f"[code: 101] {starting.REFUSED}."):
         log, starts = io.StringIO(), tmp_path / "starts"
         command = [sys.executable, "-c", SITE, str(starts), str(refused), words]
         program = Program("site north", command, tmp_path / "home")
@@ -54,21 +54,23 @@ def test_a_site_that_was_killed_comes_back_as_soon_as_the_server_lets_it(start):
     code, starts, log = start(refused=2)
     assert (code, starts) == (0, 3)
     assert "connected" in log
-    assert log.count("trying again") == 2
+    assert log.count("Trying again") == 2
 
 
 def test_a_site_that_is_refused_for_another_reason_is_not_started_again(start):
-    code, starts, log = start(refused=9, words="401 Unauthorized")
+    code, starts, log = start(refused=9, words="the port is in use")
     assert (code, starts) == (1, 1)
-    assert "trying again" not in log
+    assert "Trying again" not in log
 
 
-def test_two_starts_of_one_site_end_with_a_sentence_that_says_so(start, monkeypatch):
+def test_a_site_that_is_never_let_in_ends_with_a_sentence_that_says_why(start, monkeypatch):
     monkeypatch.setattr(starting, "PATIENCE_S", 0.3)
     code, starts, log = start(refused=10**6)
     assert code == 1
     assert starts >= 2
-    assert "it probably runs on another machine with the same key" in log
+    assert (
+        "its key is not registered, or no longer, or the site also runs on another machine" in log
+    )
 
 
 def test_a_signal_ends_the_waiting_at_once(start, monkeypatch):
