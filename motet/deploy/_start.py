@@ -113,10 +113,11 @@ def run_program(program: Program, log: LogWriter) -> int:
     with _stoppable() as stop:
         code, is_refused = _run_once(program, log, stop)
         last = time.monotonic() + PATIENCE_S
-        while is_refused and not stop.asked and time.monotonic() < last:
+        while is_refused and time.monotonic() < last:
             log.write("warning", TRYING_AGAIN)
-            stop.sleep(AGAIN_S)
-            code, is_refused = (code, False) if stop.asked else _run_once(program, log, stop)
+            if not stop.sleep(AGAIN_S):
+                break
+            code, is_refused = _run_once(program, log, stop)
     if stop.asked:
         return 0
     if is_refused:
@@ -137,11 +138,12 @@ class _Stop:
         if self.running is not None:
             self.running.terminate()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait, but no longer than until somebody asks."""
+    def sleep(self, seconds: float) -> bool:
+        """Wait, but no longer than until somebody asks; return whether nobody has."""
         end = time.monotonic() + seconds
         while not self.asked and time.monotonic() < end:
             time.sleep(0.1)
+        return not self.asked
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def test_a_signal_ends_the_waiting_at_once(start, monkeypatch):
     def asked_while_sleeping(self, seconds):
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
         stop.set()
-        sleep(self, seconds)
+        return sleep(self, seconds)
 
     monkeypatch.setattr(starting._Stop, "sleep", asked_while_sleeping)
     code, starts, _ = start(refused=9)

@@ -11,6 +11,7 @@ import pytest
 from staging import FlowerTransport, LoopbackGrid, Stage
 
 from motet import Ditto, FedFomo, Scaffold
+from motet.deploy._runtime import flower_apps
 from motet.deploy._runtime.parcels import Parcel
 from motet.testing._comparing import require_same
 
@@ -124,6 +125,24 @@ def test_a_reply_counts_for_another_attempt_only_if_the_request_is_the_same(
         came = transport.exchange("train", parcels, number=0, deadline_s=0.3)
     assert (SITE in came.replies) is counts
     assert (SITE in came.lost) is not counts
+
+
+def test_a_reply_is_waited_for_however_long_it_took_to_send_to_the_other_sites(
+    tmp_path, monkeypatch
+):
+    grid, now = Stage.set(Ditto(), tmp_path).grid, [0.0]
+    push = grid.push_messages
+
+    def slow(messages):
+        now[0] += 100.0
+        return push(messages)
+
+    monkeypatch.setattr(grid, "push_messages", slow)
+    monkeypatch.setattr(flower_apps.time, "monotonic", lambda: now[0])
+    parcels = {site: Parcel({"client": site}, request=site) for site in grid.nodes}
+    came = FlowerTransport(grid).exchange("train", parcels, number=0, deadline_s=1.0)
+    assert came.replies.keys() == parcels.keys()
+    assert not came.lost
 
 
 class PowerCutError(Exception):

@@ -152,10 +152,8 @@ def test_an_upload_that_breaks_a_method_s_own_update_is_rejected(tmp_path, heard
     stage = Stage.set(Trusting(), tmp_path, fault=in_every_round(below_everything), rounds=2)
     served = stage.play()
     assert f"round 2: {VICTIM} rejected: the uploads cannot be combined" in heard.text
-    honest = Stage.set(
-        Trusting(), tmp_path / "honest", rounds=2, fault=in_every_round(lambda _: [])
-    )
-    honest.terms["deadline_s"] = 0.3
+    without = in_every_round(header("train", refused="no"))
+    honest = Stage.set(Trusting(), tmp_path / "honest", rounds=2, fault=without)
     require_close(honest.play().server, served.server, "the server without that upload", 1e-6)
 
 

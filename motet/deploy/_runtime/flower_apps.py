@@ -168,6 +168,8 @@ class FlowerTransport:
         due = self._push(action, parcels, number, deadline_s)
         began = time.monotonic()
         end = began + deadline_s
+        for name in due.values():  # sending takes time, too: the first must not expire before `end`
+            self._sent[name] = self._sent[name]._replace(expires=end + deadline_s)
         lost = dict.fromkeys(parcels.keys() - due.keys(), "it could not be reached")
         replies: dict[str, Parcel] = {}
         while due:
