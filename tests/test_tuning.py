@@ -169,7 +169,8 @@ def test_no_search_ever_looks_at_test_data(monkeypatch):
         splits.append(split)
         return evaluate(self, split, *about)
 
-    from motet._compare.compare import NoRecords, tuned_spec
+    from motet._compare.compare import tuned_spec
+    from motet._compare.records import NoRecords
     from motet._engine.observers import Watcher
 
     monkeypatch.setattr(Run, "evaluate", noted)

@@ -14,12 +14,13 @@ from motet._cli.live import watching
 from motet._cli.progress import Progress, progress
 from motet._cli.request import requested, require_rounds
 from motet._cli.terminal import say, show, warn, write_json_line
-from motet._compare.compare import NoRecords, Records, run_comparison, tuned_spec
+from motet._compare.compare import run_comparison, tuned_spec
 from motet._compare.comparison import Comparison
 from motet._compare.comparison_dir import ComparisonDirectory
 from motet._compare.comparison_spec import ComparisonSpec
 from motet._compare.config import ComparisonPlan, plan_from_dict
 from motet._compare.leaving_out import check_leaving_out, with_contributions
+from motet._compare.records import NoRecords, Records
 from motet._engine.observers import Watcher
 from motet._engine.results import Row
 from motet.data import Federation
@@ -136,7 +137,7 @@ def _search(job: Job) -> ComparisonSpec:
 def _left_out(job: Job, spec: ComparisonSpec, comparison: Comparison) -> Comparison:
     clients = len(spec.data.clients)
     with progress("left out", clients, quiet=job.quiet) as shown:
-        return with_contributions(spec, comparison, shown.step)
+        return with_contributions(spec, comparison, job.kept, shown.step)
 
 
 def _run(job: Job, spec: ComparisonSpec) -> Comparison:
@@ -205,7 +206,8 @@ def _suited(plan: ComparisonPlan, federation: Federation, *, quiet: bool) -> Com
 def _how_to_go_on(job: Job) -> str:
     if job.directory is None:
         return "nothing was kept, because no directory was named with --out."
-    done, all_runs = len(job.kept.finished()), len(job.spec.pairs())
-    return (
-        f"{done} of {all_runs} runs have finished. Go on with `motet resume {job.directory.path}`."
-    )
+    done = f"{len(job.kept.finished())} of {len(job.spec.pairs())} runs have finished"
+    if job.plan.leave_one_out:
+        runs = len(job.spec.data.clients) * len(job.spec.seeds)
+        done += f", and {len(job.kept.left_out())} of {runs} without one client"
+    return f"{done}. Go on with `motet resume {job.directory.path}`."

@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from motet._compare.budget import Budget
 from motet._compare.comparison import Comparison
 from motet._compare.comparison_spec import ComparisonSpec, Methods
 from motet._compare.leaving_out import check_leaving_out, with_contributions
+from motet._compare.records import NoRecords, Records
 from motet._compare.rules import Choice
-from motet._compare.searching import TrialResult, chosen_trials, described, search_left
+from motet._compare.searching import chosen_trials, described, search_left
 from motet._compare.tuning import Search
 from motet._core.points import Point
 from motet._engine.observers import Watcher
 from motet._engine.results import Failure, Row
 from motet.data import Federation
 from motet.task import Task
-
-
-class Records(Protocol):
-    """Storage for results, so that an interrupted comparison can be resumed."""
-
-    def finished(self) -> dict[tuple[str, int], Row]:
-        """Return the finished results, by label and seed."""
-        ...
-
-    def record(self, row: Row) -> None:
-        """Store the result of a run."""
-        ...
-
-    def tried(self) -> dict[tuple[str, int], TrialResult]:
-        """Return the finished trials of a search, by label and number."""
-        ...
-
-    def record_trial(self, tried: TrialResult) -> None:
-        """Store the result of one trial."""
-        ...
-
-
-class NoRecords:
-    """Stores nothing: an interrupted comparison starts over."""
-
-    def finished(self) -> dict[tuple[str, int], Row]:
-        return {}
-
-    def record(self, row: Row) -> None:
-        pass
-
-    def tried(self) -> dict[tuple[str, int], TrialResult]:
-        return {}
-
-    def record_trial(self, tried: TrialResult) -> None:
-        pass
 
 
 def compare(
@@ -134,7 +99,7 @@ def compare(
     kept, watcher = NoRecords(), watcher or Watcher()
     spec = tuned_spec(spec, kept, Watcher())
     found = run_comparison(spec, kept, watcher)
-    return with_contributions(spec, found) if leave_one_out else found
+    return with_contributions(spec, found, kept) if leave_one_out else found
 
 
 def tuned_spec(spec: ComparisonSpec, kept: Records, watcher: Watcher) -> ComparisonSpec:

@@ -5,6 +5,7 @@ data.json         manifest of the split
 trials.jsonl      one line per trial of the hyperparameter search, if there is one
 tuned.toml        the configuration with the values that the search chose, ready to run
 results.jsonl     one line per finished method and seed
+left_out.jsonl    one line per client that was left out and seed, if clients were left out
 clients.parquet   one row per method, seed and client: test scores of the chosen round
 sites.parquet     one row per method, reference and client: gain, interval and verdict
 examples.parquet  one row per method, seed, client and test example: target, prediction, loss
@@ -30,6 +31,7 @@ from motet._runs.leftovers import (
     CLIENTS,
     COMPARISON,
     EXAMPLES,
+    LEFT_OUT,
     REPORT,
     RESULTS,
     SITES,
@@ -123,6 +125,17 @@ class ComparisonDirectory(OutputDir):
         with reading(self.path / TRIALS, "file of trials"):
             known = [TrialResult(**line) for line in self._whole_lines(TRIALS)]
             return {(tried.label, tried.number): tried for tried in known}
+
+    def record_left_out(self, site: str, row: Row) -> None:
+        """Append the result of a run without one client."""
+        self.append(LEFT_OUT, {"left_out": site, **row.to_dict()})
+
+    def left_out(self) -> dict[tuple[str, int], Row]:
+        """Read the finished runs without one client, by that client and seed."""
+        with reading(self.path / LEFT_OUT, "file of runs without one client"):
+            lines = self._whole_lines(LEFT_OUT)
+            rows = [(line.pop("left_out"), Row.from_dict(line)) for line in lines]
+            return {(site, row.seed): row for site, row in rows}
 
     def keep_tuned(self, tables: Mapping[str, Any]) -> None:
         """Write the values that a search chose, as a config that needs no search."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from motet._compare.comparison import Comparison
 from motet._compare.comparison_spec import ComparisonSpec
+from motet._compare.records import Records
 from motet._engine.observers import Watcher
 from motet._engine.results import Failure, Row
 from motet._verdict.chance import PROBABLE, SURE, MeanGain, mean_gains
@@ -61,6 +62,7 @@ def check_leaving_out(spec: ComparisonSpec) -> None:
 def with_contributions(
     spec: ComparisonSpec,
     comparison: Comparison,
+    kept: Records,
     step: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Run the best federated method again without each client, and add what each contributes.
@@ -68,6 +70,7 @@ def with_contributions(
     Args:
         spec: The comparison's specification.
         comparison: Its result.
+        kept: Finished runs are kept here, and those that are there already are not repeated.
         step: Called after each client.
     """
     found = comparison.verdict()
@@ -75,16 +78,10 @@ def with_contributions(
         return comparison
     label = found.main[0]
     whole = {row.seed: row for row in comparison.of(label)}
+    known = {key: row for key, row in kept.left_out().items() if row.label == label}
     sites, tables = list[str](), list[np.ndarray]()
     for site in spec.data.clients:
-        others = [client for client in spec.data.clients if client != site]
-        part = replace(
-            spec,
-            data=spec.data.select(others),
-            entries={label: spec.entries[label]},
-            rules=replace(spec.rules, example_runs=0, cross_site=False),
-        )
-        rows = [part.run([label], seed, Watcher())[0] for seed in whole]
+        rows = list(_rows_without(spec, site, label, whole, known, kept))
         if (table := _gains(rows, whole)) is not None:
             sites.append(site)
             tables.append(table)
@@ -92,6 +89,32 @@ def with_contributions(
             step(f"without {site}")
     made = _judged(label, sites, tables)
     return replace(comparison, contributions=tuple(made))
+
+
+def _rows_without(
+    spec: ComparisonSpec,
+    site: str,
+    label: str,
+    seeds: Iterable[int],
+    known: Mapping[tuple[str, int], Row],
+    kept: Records,
+) -> Iterator[Row | Failure]:
+    """Yield the results without one client, those that are known first."""
+    left = [seed for seed in seeds if (site, seed) not in known]
+    yield from (known[site, seed] for seed in seeds if (site, seed) in known)
+    if not left:
+        return
+    part = replace(
+        spec,
+        data=spec.data.select([client for client in spec.data.clients if client != site]),
+        entries={label: spec.entries[label]},
+        rules=replace(spec.rules, example_runs=0, cross_site=False),
+    )
+    for seed in left:
+        outcome = part.run([label], seed, Watcher())[0]
+        if isinstance(outcome, Row):
+            kept.record_left_out(site, outcome)
+        yield outcome
 
 
 def _gains(rows: list[Row | Failure], whole: dict[int, Row]) -> np.ndarray | None:

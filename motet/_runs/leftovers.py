@@ -20,7 +20,7 @@ ROUNDS, TIMINGS, CLIENTS = "rounds.jsonl", "timings.jsonl", "clients.parquet"  #
 CHECKPOINT, PRIVACY = "checkpoint", "privacy.json"
 RESULTS, COMPARISON = "results.jsonl", "comparison.json"  # of a comparison
 TRIALS, TUNED, REPORT = "trials.jsonl", "tuned.toml", "report.html"
-EXAMPLES, SITES = "examples.parquet", "sites.parquet"
+EXAMPLES, SITES, LEFT_OUT = "examples.parquet", "sites.parquet", "left_out.jsonl"
 REPLACED = f".{CONFIG}.replaced"  # the config of a run that is being removed
 MARK = "# Written by Motet"  # how a config of ours begins
 CHOSEN = "# What the search chose."  # and one that a search wrote
@@ -148,6 +148,7 @@ SIGNS: dict[str, Callable[[Path], bool]] = {
     PRIVACY: _is_object("protects"),
     RESULTS: _has_lines("label", "seed", "evaluation"),
     COMPARISON: _is_object("data", "split_hash"),
+    LEFT_OUT: _has_lines("left_out", "label", "seed"),
     TRIALS: _has_lines("label", "number", "tuned"),
     TUNED: lambda file: _begins(file, CHOSEN),
     REPORT: lambda file: GENERATOR.encode() in _head(file),

@@ -110,6 +110,32 @@ def test_a_kept_comparison_goes_on_after_an_interruption(motet, monkeypatch, tmp
     )
 
 
+def test_clients_left_out_in_turn_are_not_left_out_again_after_an_interruption(
+    motet, monkeypatch, tmp_path
+):
+    asked = ("compare", "--seeds", "2", "--methods", "fedper", *SMALL, "--leave-one-out")
+    run, without = ComparisonSpec.run, []
+
+    def interrupted_at_the_fourth(self, labels, seed, watcher):
+        if len(self.data.clients) == 3:
+            without.append((self.data.clients, seed))
+            if len(without) == 4:
+                raise KeyboardInterrupt
+        return run(self, labels, seed, watcher)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ComparisonSpec, "run", interrupted_at_the_fourth)
+        stopped = motet(*asked, "--out", "kept")
+        assert stopped.code == 130
+        assert "8 of 8 runs have finished, and 3 of 8 without one client." in stopped.err
+        resumed = motet("resume", "kept", "--json")
+    assert len(without) == 9  # four, of which one was interrupted, and the five that were left
+    assert len(set(without)) == 8
+    whole = result(motet(*asked, "--json"))
+    assert result(resumed)["contributions"] == whole["contributions"]
+    assert len(whole["contributions"]) == 4
+
+
 def test_an_interrupted_search_goes_on_where_it_stopped(motet, monkeypatch, tmp_path):
     run, asked = ComparisonSpec.run, []
 
