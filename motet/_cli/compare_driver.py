@@ -21,6 +21,7 @@ from motet._compare.comparison_spec import ComparisonSpec
 from motet._compare.config import ComparisonPlan, plan_from_dict
 from motet._compare.leaving_out import check_leaving_out, with_contributions
 from motet._compare.records import NoRecords, Records
+from motet._core.text import listed
 from motet._engine.observers import Watcher
 from motet._engine.results import Row
 from motet.data import Federation
@@ -185,9 +186,10 @@ def _warn(job: Job, comparison: Comparison) -> None:
     said = dict.fromkeys((row.label, text) for row in comparison.rows for text in row.warnings)
     for text in dict.fromkeys(text for _, text in said if text in about_data):
         warn(text)
-    for label, text in said:
-        if text not in about_data:
-            warn(f"{label}: {text}")
+    for text in dict.fromkeys(text for _, text in said if text not in about_data):
+        labels = [label for label, other in said if other == text]
+        everywhere = len(labels) == len(comparison.labels) > 1
+        warn(text if everywhere else f"{listed(labels)}: {text}")
 
 
 def _is_open(tables: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ def caveats(found: Findings) -> Iterator[str]:
         yield from _few_clients(found)
         yield from _small_clients(found)
         yield from _few_seeds(found)
+    yield from _undefined_clients(found)
     yield from _untested_clients(found)
     yield from _missing_references(found)
     yield from diverged(found)
@@ -55,6 +56,19 @@ def _small_clients(found: Findings) -> Iterator[str]:
         f"{pair[0]} over {pair[1]} is {gain(without, metric)} instead of "
         f"{gain(whole.mean, metric)} {unit(metric)}."
     )
+
+
+def _undefined_clients(found: Findings) -> Iterator[str]:
+    """Say which clients have data on which the deciding metric has no value."""
+    if not found.comparison.rows:
+        return
+    first = found.comparison.rows[0].evaluation
+    if first.undefined:
+        left_out = sorted(score.client for score in first.undefined)
+        yield (
+            f"{first.metric} is undefined for {plural(len(left_out), 'client')} "
+            f"({named(left_out)}), which the verdict leaves out."
+        )
 
 
 def _untested_clients(found: Findings) -> Iterator[str]:

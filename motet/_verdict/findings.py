@@ -129,6 +129,7 @@ def find(comparison: Results) -> Findings:
     differences = {
         pair: difference(*pair, table[pair], judgements[place]) for place, pair in enumerate(pairs)
     }
+    examples = _examples(comparison)
     return Findings(
         comparison=comparison,
         ranked=ranked,
@@ -139,7 +140,13 @@ def find(comparison: Results) -> Findings:
         differences=differences,
         sites={
             pair: tuple(
-                site_verdicts(*pair, table[pair].clients, found, margin(comparison, pair[1]))
+                site_verdicts(
+                    pair,
+                    table[pair].by_client(),
+                    found,
+                    examples=examples,
+                    margin=margin(comparison, pair[1]),
+                )
             )
             for pair, found in zip(pairs, judgements, strict=False)
             if found.sites

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
@@ -12,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from motet._core.corrupt_files import reading
+from motet._core.text import plural
 from motet._engine.examples import ExampleTable, read_examples
 from motet._engine.results import Failure, Row
 from motet._runs.leftovers import EXAMPLES
@@ -73,6 +75,22 @@ class Results:
         """The point at which each method was scored, by label."""
         return {row.label: row.evaluation.point for row in self.rows}
 
+    @property
+    def clients(self) -> tuple[int, int]:
+        """Clients with a score of the deciding metric, and all clients of the federation."""
+        if not self.rows:
+            return 0, len(self.federation.sizes)
+        first = self.rows[0].evaluation
+        known = {score.client for score in (*first.rows, *first.undefined)}
+        return len(first.rows), len(known | set(self.federation.sizes))
+
+    def counted_clients(self) -> str:
+        """Return the number of clients with a score in words: "54 clients", "37 of 54 clients"."""
+        scored, everyone = self.clients
+        if scored == everyone:
+            return plural(scored, "client")
+        return f"{scored:,} of {plural(everyone, 'client')}"
+
     def of(self, label: str) -> tuple[Row, ...]:
         """Return a method's rows, one per seed."""
         return tuple(row for row in self.rows if row.label == label)
@@ -101,7 +119,7 @@ class Results:
             "point": rows[0].evaluation.point,
             "added": label in self.added,
             **{name: self.mean(label, attrgetter(f"evaluation.{name}")) for name in SCORES},
-            "seed_std": float(np.std([row.evaluation.mean for row in rows])),
+            "seed_std": _deviation([row.evaluation.mean for row in rows]),
             "harmed_vs_local": self.harmed(label, self.label_of("local")),
             "harmed_vs_fedavg_ft": self.harmed(label, self.label_of("fedavg-ft")),
             "diverged": len(self.diverged(label)),
@@ -167,7 +185,8 @@ class Results:
             "split": first.split,
             # The one point of all methods; where they differ, each method has its own.
             "point": first.point if len(set(self.points.values())) == 1 else None,
-            "clients": len(first.rows),
+            "clients": self.clients[0],
+            "clients_in_all": self.clients[1],
         }
 
     @classmethod
@@ -193,3 +212,8 @@ class Results:
             for row in self.rows
         )
         return replace(self, rows=rows)
+
+
+def _deviation(values: list[float]) -> float:
+    """Return the standard deviation; NaN where a value is infinite."""
+    return float(np.std(values)) if np.isfinite(values).all() else math.nan

@@ -93,7 +93,7 @@ def _about(found: Findings) -> str:
     rounds = sorted({row.evaluation.round for row in found.comparison.rows})
     when = f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}"
     return (
-        f"{title_of(first.metric)} of {plural(len(first.rows), 'client')} on their own "
+        f"{title_of(first.metric)} of {found.comparison.counted_clients()} on their own "
         f"{first.split} data, {named(found.comparison.points)}, {when}, "
         f"{plural(len(found.comparison.seeds), 'seed')}; {clients_scored(first)}."
     )

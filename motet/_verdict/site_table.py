@@ -120,7 +120,8 @@ def _notes(
     if others:
         count = counted(others, in_runs=one_seed)
         states = ", ".join(f"{number} {state}" for state, number in count.items() if number)
-        notes.append(f"and {plural(len(others), 'other client')}: {states}.")
+        who = f"and {plural(len(others), 'other client')}" if len(others) < len(sites) else "All"
+        notes.append(f"{who}: {states}.")
     limit = f"{gain(sites[0].margin, metric).removeprefix('+')} {unit(metric)}"
     over = "its own test examples" if one_seed else "its own test examples and the seeds"
     notes.append(

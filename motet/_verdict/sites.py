@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from motet._verdict.judging import Judgement
@@ -51,12 +51,28 @@ class SiteVerdict:
 
 
 def site_verdicts(
-    label: str, reference: str, clients: Sequence[str], found: Judgement, margin: float
+    pair: tuple[str, str],
+    gains: Mapping[str, float],
+    found: Judgement,
+    *,
+    examples: Mapping[str, int],
+    margin: float,
 ) -> Iterator[SiteVerdict]:
-    """Yield the verdict on each site of a pair of methods."""
-    parts = zip(clients, found.sites, found.states, found.states_in_runs, strict=False)
-    for client, gain, state, in_runs in parts:
-        yield _verdict(client, (label, reference), gain, (state, in_runs), margin)
+    """Yield the verdict on each site of a pair of methods.
+
+    Args:
+        pair: A method and its reference.
+        gains: The sites' gains, in the order of the judgement. They are known where a test is not
+            possible, because the metric is undefined without some of the examples.
+        found: The judgement.
+        examples: Test examples of each site; tests may have put them together in blocks.
+        margin: A gain smaller than this does not matter.
+    """
+    parts = zip(gains.items(), found.sites, found.states, found.states_in_runs, strict=False)
+    for (client, gain), tested, state, in_runs in parts:
+        count = examples.get(client, tested.examples)
+        shown = replace(tested, mean=gain, examples=count)
+        yield _verdict(client, pair, shown, (state, in_runs), margin)
 
 
 def _verdict(

@@ -52,7 +52,7 @@ def _title(comparison: Results) -> str:
     conditions = (
         f"{named(comparison.points)}, "
         f"{f'round {first.round}' if one_round else 'rounds as listed below'}, "
-        f"{plural(len(first.rows), 'client')}, "
+        f"{comparison.counted_clients()}, "
         f"{visible(comparison.data)}, cohort {comparison.cohort}, "
         f"{'seed' if len(comparison.seeds) == 1 else 'mean of seeds'} {seeds}"
     )

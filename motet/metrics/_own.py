@@ -15,7 +15,9 @@ from motet.errors import RequestError, one_line
 from motet.metrics._classes import predicted_classes
 from motet.metrics._metric import KINDS, Array, Metric, Needs, TaskKind
 
-PROBABILITIES = ("log_loss", "d2_log_loss_score")  # scikit-learn calls theirs y_pred, too
+# Functions of scikit-learn that read probabilities, though their parameter does not say so.
+PROBABILITIES = ("log_loss", "d2_log_loss_score", "hinge_loss")
+READS_PROBABILITIES = ("y_score", "y_prob", "y_proba", "probas_pred")
 DIRECTIONS = {"higher": True, "lower": False}
 LOWER, HIGHER = ("_loss", "_error"), ("_score",)  # scikit-learn's convention for names
 
@@ -45,7 +47,8 @@ def metric(
         higher_is_better: Direction; None: by the name, "_score" is higher, "_loss" and "_error" are
             lower, as in scikit-learn.
         needs: "probabilities" or "classes" (the most likely one), for tasks with classes; None:
-            classes if the second parameter is called `y_pred`, else probabilities.
+            classes if the second parameter is called `y_pred`, else probabilities; for functions
+            of scikit-learn, what they read.
         kinds: Kinds of tasks for which it is defined.
         name: As shown; None: the function's name.
         low: Smallest possible value.
@@ -145,7 +148,11 @@ def _needs(function: Any) -> Needs:
         return "probabilities"
     if getattr(function, "__name__", "") in PROBABILITIES:
         return "probabilities"
-    return "classes" if len(names) > 1 and names[1] == "y_pred" else "probabilities"
+    second = names[1] if len(names) > 1 else ""
+    theirs = str(getattr(function, "__module__", "")).startswith("sklearn.")
+    if second == "y_pred" or (theirs and second not in READS_PROBABILITIES):
+        return "classes"
+    return "probabilities"
 
 
 def _repeated(function: Callable[..., Any], name: str, needs: Needs) -> Any:

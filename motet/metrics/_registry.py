@@ -158,7 +158,7 @@ def get(metric: str | Metric | Callable[..., Any], *, times: Sequence[float] = (
     if made is None:
         known = [*_TABLE, *FAMILIES, "integrated_brier"]
         raise RequestError(
-            f'no metric is called "{metric}"; {nearest(metric, known)}. Name your own '
+            f'no metric is called "{metric}"; {nearest(metric.lower(), known)}. Name your own '
             'as "module:function".'
         )
     return made
@@ -177,9 +177,9 @@ def resolved(
             f'metrics is empty; name at least one, such as "{DEFAULTS[about.kind]}".'
         )
     wanted = [DEFAULTS[about.kind]] if asked is None else list(asked)
-    found = [
-        get(one, times=about.times) for name in wanted for one in _expanded(name, about.classes)
-    ]
+    # A task without time bins is refused below, for what it is.
+    times = about.times if about.kind == "survival" else (0.0, 1.0)
+    found = [get(one, times=times) for name in wanted for one in _expanded(name, about.classes)]
     for metric in found:
         _check_fits(metric, about)
     twice = [m.name for n, m in enumerate(found) if m.name in {o.name for o in found[:n]}]
@@ -202,23 +202,20 @@ def is_higher_better(name: str) -> bool:
 def _expanded(name: Any, classes: int | None) -> list[Any]:
     """Write "recall" out as one metric per class."""
     if name == "recall":
-        return [f"recall_{number}" for number in range(classes or 0)] or [name]
+        return [f"recall_{number}" for number in range(classes or 0)] or ["recall_0"]
     return [name]
 
 
 def _check_fits(metric: Metric, about: About) -> None:
     if about.kind not in metric.kinds:
-        fitting = ", ".join(names(about.kind))
+        few = about.classes is not None and about.classes <= 5
+        fitting = ", ".join(name for name in names(about.kind) if not (few and name == "top_5"))
         raise RequestError(
             f'the metric "{metric.name}" is for {_listed(metric.kinds)} tasks, and this one is '
             f"{about.kind}; use one of {fitting}."
         )
-    number = _class_of(metric.name)
-    if number is not None and about.classes is not None and number >= about.classes:
-        raise RequestError(
-            f'the metric "{metric.name}" asks for class {number}, but classes run from 0 to '
-            f"{about.classes - 1}."
-        )
+    if about.classes is not None:
+        _check_number(metric.name, about.classes)
     if metric.name == "integrated_brier" and len(about.times) < 2:
         raise RequestError(
             "integrated_brier needs at least two time bins; give the loss more of them."
@@ -230,9 +227,19 @@ def _listed(kinds: frozenset[TaskKind]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _class_of(name: str) -> int | None:
-    found = re.fullmatch(r"recall_(\d+)", name)
-    return int(found[1]) if found else None
+def _check_number(name: str, classes: int) -> None:
+    """Refuse a class that does not exist, and as many guesses as there are classes."""
+    found = re.fullmatch(r"(recall|top)_(\d+)", name)
+    if found is None or int(found[2]) < classes:
+        return
+    if found[1] == "top":
+        raise RequestError(
+            f'the metric "{name}" is 1 whatever is predicted, because there are {classes} '
+            f"classes; use a number below {classes}."
+        )
+    raise RequestError(
+        f'the metric "{name}" asks for class {found[2]}, but classes run from 0 to {classes - 1}.'
+    )
 
 
 def _of_family(name: str, times: tuple[float, ...]) -> Metric | None:

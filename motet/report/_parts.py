@@ -12,7 +12,7 @@ from motet._verdict.caveats import diverged
 from motet._verdict.findings import find
 from motet._verdict.results import Results
 from motet._verdict.verdict import Verdict, verdict
-from motet.report._chart_data import chart_data, known_clients
+from motet.report._chart_data import chart_data
 from motet.report._site_tables import contribution_table, site_table
 from motet.report._tables import (
     Table,
@@ -115,22 +115,18 @@ def _verdict(comparison: Results, found: Verdict) -> tuple[str, ...]:
 
 def _facts(comparison: Results) -> tuple[tuple[str, str], ...]:
     counts = {
-        "clients": _scored_clients(comparison),
         "methods": len(comparison.labels),
         "rounds": comparison.rounds,
         "seeds": len(comparison.seeds),
     }
-    return tuple(
-        (name if count != 1 else name.removesuffix("s"), f"{count:,}")
-        for name, count in counts.items()
+    clients, _, word = comparison.counted_clients().rpartition(" ")
+    return (
+        (word, clients),
+        *(
+            (name if count != 1 else name.removesuffix("s"), f"{count:,}")
+            for name, count in counts.items()
+        ),
     )
-
-
-def _scored_clients(comparison: Results) -> int:
-    """Count the clients as every sentence does: those with a score."""
-    if not comparison.rows:
-        return len(known_clients(comparison))
-    return len(comparison.rows[0].evaluation.rows)
 
 
 def _about(comparison: Results) -> str:
@@ -141,7 +137,7 @@ def _about(comparison: Results) -> str:
     bold = " Bold: best of the column." if len(comparison.labels) > 1 else ""
     return (
         f"{metric} on each client's own {first.split} data ({better} is better), "
-        f"{named(comparison.points)}, {_round(comparison)}; {plural(len(first.rows), 'client')}; "
+        f"{named(comparison.points)}, {_round(comparison)}; {comparison.counted_clients()}; "
         f"{_seeds(comparison)}. {explained(comparison.points)}{bold}"
     )
 
