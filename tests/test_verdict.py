@@ -153,7 +153,12 @@ def test_equal_scores_are_not_distinguishable():
 def test_five_hospitals_are_told_that_they_are_few_and_what_they_show_is_said():
     text = said(world({"fedper": 0.3}, clients=5))
     assert "5 clients are few" in text
-    assert "fedper is best" in text
+    assert "fedper leads" in text
+    assert "for 5 of 5 clients" in text
+    assert not any(
+        found.supported for found in verdict(world({"fedper": 0.3}, clients=7)).differences
+    )
+    assert "clients are few" not in said(world({"fedper": 0.3}, clients=8))
 
 
 def test_one_seed_and_two_seeds_are_told_so():

@@ -2,7 +2,8 @@
 
 python benchmarks/verdicts                 # all kinds, about ten minutes
 python benchmarks/verdicts --worlds 20     # a rough picture
-python benchmarks/verdicts --fresh         # kinds of worlds that nothing was chosen on
+python benchmarks/verdicts --fresh         # kinds of worlds that nothing was chosen on, first;
+                                           # then those that were fresh when first published
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from kinds import SEEDS, SITES, fresh_kinds, kinds
+from kinds import SEEDS, SITES, fresh_kinds, kinds, second_kinds
 from planted import World
 from rates import Rates, measure, reachable
 
@@ -38,7 +39,8 @@ def main() -> None:
         # Sites are many in large worlds: fewer of them tell as much about a site.
         worlds = max(1, asked.worlds if sites < 500 else asked.worlds // 10)
         for seeds in asked.seeds:
-            for name, world in (fresh_kinds if asked.fresh else kinds)(sites, seeds):
+            asked_kinds = [fresh_kinds, second_kinds] if asked.fresh else [kinds]
+            for name, world in (pair for kind in asked_kinds for pair in kind(sites, seeds)):
                 if asked.kind in name:
                     row(name, world, measure(world, worlds, key=asked.key))
 

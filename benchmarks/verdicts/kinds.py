@@ -38,6 +38,20 @@ def kinds(sites: int, seeds: int) -> Iterator[tuple[str, World]]:
 
 def fresh_kinds(sites: int, seeds: int) -> Iterator[tuple[str, World]]:
     """Yield kinds of worlds that nothing was chosen on."""
+    for start, effect in (("equal", 0.0), ("better", BETTER)):
+        plain = World(sites=sites, seed_count=seeds, effect=effect)
+        yield f"{start}, a few gain much", replace(plain, shape="lognormal", clients=0.08)
+        yield f"{start}, triples of sites gain alike", replace(plain, together=3)
+        yield f"{start}, luck of Laplace", replace(plain, seeds=0.02, seed_shape="laplace")
+        yield f"{start}, two methods have five times the luck", replace(plain, seed_shape="two")
+        yield f"{start}, seven methods", replace(plain, methods=7)
+        yield f"{start}, sites of 10 to 30 examples", replace(plain, rows=(10, 30))
+        yield f"{start}, sites differ by 10 points", replace(plain, clients=0.14)
+        yield f"{start}, seeds matter at single sites", replace(plain, alone=0.04, seeds=0.0)
+
+
+def second_kinds(sites: int, seeds: int) -> Iterator[tuple[str, World]]:
+    """Yield kinds of worlds that were fresh once, and have been looked at since."""
     plain = World(sites=sites, seed_count=seeds)
     better = replace(plain, effect=BETTER)
     yield "equal, gains of Laplace", replace(plain, shape="laplace", clients=0.08)

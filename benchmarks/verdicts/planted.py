@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-Shape = Literal["normal", "t3", "skewed", "laplace", "two peaks"]
+Shape = Literal["normal", "t3", "skewed", "laplace", "two peaks", "lognormal"]
+SeedShape = Literal["alike", "shared", "unequal", "t3", "one", "two", "laplace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,8 @@ class World:
         seed_shape: "alike": every method has its own luck, of the same size. "shared": all methods
             but the reference share most of it. "unequal": sizes differ by a factor of 3, typically.
             "t3": every method has its own, with heavy tails. "one": one method has ten times the
-            luck of the others.
+            luck of the others. "two": two methods have five times. "laplace": as "t3", with tails
+            that are less heavy.
         base: Accuracy of the reference.
         rows: Fewest and most test examples of a site.
     """
@@ -48,7 +50,7 @@ class World:
     together: int = 1
     seeds: float = 0.01
     alone: float = 0.01
-    seed_shape: Literal["alike", "shared", "unequal", "t3", "one"] = "alike"
+    seed_shape: SeedShape = "alike"
     base: float = 0.7
     rows: tuple[int, int] = (40, 200)
     difficulty: float = 0.5  # share of the variance that is the example's
@@ -107,6 +109,7 @@ def _site_gains(world: World, rng: np.random.Generator) -> np.ndarray:
         "skewed": lambda: 1 - rng.exponential(size=world.sites),  # a few lose much
         "laplace": lambda: rng.laplace(size=world.sites) / np.sqrt(2),
         "two peaks": lambda: rng.choice([-1.0, 1.0], size=world.sites),
+        "lognormal": lambda: (rng.lognormal(size=world.sites) - np.exp(0.5)) / 2.16,
     }[world.shape]()
     draws = draws[np.arange(world.sites) // world.together]
     centred = levels - (shares / shares.sum() * levels).sum()
@@ -120,6 +123,10 @@ def _luck(world: World, rng: np.random.Generator) -> np.ndarray:
         luck *= np.exp(rng.normal(size=(world.methods, 1, 1)))
     elif world.seed_shape == "one":
         luck[-1] *= 10
+    elif world.seed_shape == "two":
+        luck[-2:] *= 5
+    elif world.seed_shape == "laplace":
+        luck = rng.laplace(size=size) / np.sqrt(2)
     elif world.seed_shape == "t3":
         luck = rng.standard_t(3, size=size) / np.sqrt(3)
     elif world.seed_shape == "shared":

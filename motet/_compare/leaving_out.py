@@ -14,6 +14,7 @@ from motet._compare.records import Records
 from motet._engine.observers import Watcher
 from motet._engine.results import Failure, Row
 from motet._verdict.chance import PROBABLE, SURE, MeanGain, mean_gains
+from motet._verdict.judging import unanimous
 from motet._verdict.multiplicity import holm
 from motet.errors import RequestError
 
@@ -130,7 +131,10 @@ def _gains(rows: list[Row | Failure], whole: dict[int, Row]) -> np.ndarray | Non
 
 def _judged(label: str, sites: list[str], tables: list[np.ndarray]) -> list[dict[str, Any]]:
     means = mean_gains(tables, methods=len(tables))
-    cautious = holm([mean.p_cautious for mean in means])
+    cautious = [
+        max(p, unanimous(len(table)))
+        for p, table in zip(holm([mean.p_cautious for mean in means]), tables, strict=True)
+    ]
     usual = holm([mean.p_value for mean in means])
     in_runs = holm([mean.p_in_runs for mean in means])
     parts = zip(sites, tables, means, cautious, usual, in_runs, strict=True)

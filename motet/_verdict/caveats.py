@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from motet._core.text import gain, listed, plural, sentence, unit
 from motet._engine.divergence import named
 from motet._engine.results import Row
-from motet._verdict.findings import FEWEST, REFERENCES, Findings
+from motet._verdict.chance import SURE
+from motet._verdict.findings import REFERENCES, Findings
+from motet._verdict.judging import unanimous
 from motet._verdict.sites import SMALL
 
 ENOUGH_SEEDS = 3  # with this many, the luck of a seed is known well enough
@@ -30,10 +32,10 @@ def _few_clients(found: Findings) -> Iterator[str]:
     clients = max(difference.clients for difference in found.differences.values())
     if clients < 2:
         yield "One client says nothing about others, so no mean was tested."
-    elif clients < FEWEST:
+    elif unanimous(clients) >= SURE:
         yield (
-            f"{clients} clients are few: means over them say little about other clients. Read the "
-            "verdict on each client first."
+            f"{clients} clients are few: what a mean over them says about other clients is "
+            "probable at best. Read the verdict on each client first."
         )
 
 

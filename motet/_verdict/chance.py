@@ -21,12 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from motet._verdict.spreads import CAUTIOUS, USUAL, Spread, known, pooled
+from motet._verdict.spreads import CAUTIOUS, USUAL, Spread, Trust, known, pooled
 
 SURE = 0.01  # the risk that a whole table contains a false claim
 PROBABLE = 0.05  # the same for claims with "probably"
 RISK = 0.05  # of an interval, both sides together
 LONGEST = 2.0  # how much longer the longer side of an interval may get
+ENOUGH = 20  # clients: of as many, half of the skewness they show is believed
+FEW_TESTS = 5  # with fewer, outliers are not reckoned to be more frequent
+DOUBT = 3  # degrees of freedom that a variance must have for half of it to be subtracted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,7 @@ class Parts:
     """The parts of the variance of a mean gain, estimated from gains [clients, seeds]."""
 
     clients: float  # variance of a client's gain, averaged over seeds
+    noise: float  # the part of `clients` that the clients' test examples explain
     seeds: float  # variance of a seed's gain, averaged over clients
     both: float  # the part of `seeds` that is due to single clients
     skewness: float  # of the clients' gains
@@ -80,8 +84,7 @@ class Parts:
 
         Args:
             values: Gains [clients, seeds].
-            noise: Variance of a client's gain that its few test examples explain: a lower bound
-                for how much clients differ, if by chance they differ less.
+            noise: Variance of a client's gain that its few test examples explain.
         """
         clients, seeds = values.shape
         of_clients, of_seeds = over_seeds(values), values.mean(0)
@@ -89,7 +92,8 @@ class Parts:
         both = (rest**2).sum() / max((clients - 1) * (seeds - 1), 1) / clients
         variance = float(of_clients.var(ddof=1)) if clients > 1 else 0.0
         return cls(
-            clients=max(variance, noise),
+            clients=variance,
+            noise=noise,
             seeds=float(of_seeds.var(ddof=1)) if seeds > 1 else 0.0,
             both=float(both) if seeds > 1 else 0.0,
             skewness=_skewness(of_clients),
@@ -132,28 +136,57 @@ class _Spreads:
     total_lean: np.ndarray  # and of the mean over clients and seeds
 
 
-def _spreads(parts: Sequence[Parts], methods: int, prior: Sequence[float]) -> _Spreads:
+def _spreads(parts: Sequence[Parts], methods: int, trust: Trust) -> _Spreads:
     independent = max(methods - 1, 1)
     clients = np.array([max(part.shape[0], 2) for part in parts])
-    seeds = np.array([part.shape[1] for part in parts])
+    noise = np.array([part.noise for part in parts])
     variances = np.array([part.clients for part in parts])
-    own = pooled(variances, clients - 1.0, independent=independent, prior=prior)
-    own = own.scaled(1 / clients)
-    luck = pooled(
-        np.array([part.seeds for part in parts]), seeds - 1.0, independent=independent, prior=prior
-    )
-    luck = luck.less(np.array([part.both for part in parts])).scaled(1 / seeds)
-    # With one seed nothing is known about luck, and nothing is claimed beyond the run.
-    luck = Spread(np.where(seeds[:, None] > 1, luck.values, 0.0), luck.weights)
+    own = _own(variances, noise, clients - 1.0, independent, trust).scaled(1 / clients)
+    luck = _luck(parts, methods, trust)
     total = own.plus(luck)
-    # The skewness of clients matters as far as the variance is due to clients.
-    share = np.minimum(variances / clients / np.maximum(total.mean(), 1e-300), 1.0)
-    lean = np.array([part.skewness for part in parts]) / np.sqrt(clients)
+    # The skewness of clients matters as far as the variance is due to clients. What few clients
+    # show of it is mostly chance.
+    largest = np.maximum(variances, noise)
+    share = np.minimum(largest / clients / np.maximum(total.mean(), 1e-300), 1.0)
+    skewness = np.array([part.skewness for part in parts]) * clients / (clients + ENOUGH)
+    lean = skewness / np.sqrt(clients)
     return _Spreads(own, luck, total, lean, lean * share**1.5)
 
 
+def _own(
+    variances: np.ndarray, noise: np.ndarray, freedom: np.ndarray, independent: int, trust: Trust
+) -> Spread:
+    """Return how much clients differ, which is at least what their test examples explain."""
+    if trust.explained:
+        rest = pooled(variances, freedom, independent=independent, trust=trust, explained=noise)
+        return rest.beyond(noise)
+    # Four clients may be alike by chance: then only their number says how little that means.
+    return pooled(np.maximum(variances, noise), freedom, independent=independent, trust=trust)
+
+
+def _luck(parts: Sequence[Parts], methods: int, trust: Trust) -> Spread:
+    """Return the variance of each mean gain that is due to luck of seeds that clients share.
+
+    Two or three seeds do not show an outlier, so that one must be reckoned with.
+    """
+    clients, seeds = np.array([part.shape for part in parts]).T
+    freedom = (clients - 1.0) * (seeds - 1.0)
+    both = np.array([part.both for part in parts]) * freedom / (freedom + DOUBT)
+    variances = np.array([part.seeds for part in parts])
+    luck = pooled(
+        variances,
+        seeds - 1.0,
+        independent=max(methods - 1, 1),
+        trust=trust,
+        tests=max(methods * (methods - 1) / 2, FEW_TESTS),
+        explained=both,
+    ).scaled(1 / seeds)
+    # With one seed nothing is known about luck, and nothing is claimed beyond the run.
+    return Spread(np.where(seeds[:, None] > 1, luck.values, 0.0), luck.weights)
+
+
 def _tested(means: np.ndarray, parts: Sequence[Parts], methods: int) -> list[MeanGain]:
-    usual, cautious = (_spreads(parts, methods, prior) for prior in (USUAL, CAUTIOUS))
+    usual, cautious = (_spreads(parts, methods, trust) for trust in (USUAL, CAUTIOUS))
     p_values = two_sided(means, usual.total, usual.total_lean)
     p_cautious = np.maximum(p_values, two_sided(means, cautious.total, cautious.total_lean))
     p_in_runs = two_sided(means, cautious.clients, cautious.lean)

@@ -90,7 +90,10 @@ def judged(
     family = comparisons(methods) + extra
     margins = list(np.broadcast_to(margin, len(pairs)))
     corrected = holm([mean.p_value for mean in means], family)
-    cautious = holm([mean.p_cautious for mean in means], family)
+    cautious = [
+        max(p, unanimous(len(pair.gains)))
+        for p, pair in zip(holm([mean.p_cautious for mean in means], family), pairs, strict=True)
+    ]
     in_runs = holm([mean.p_in_runs for mean in means], family)
     wanted = [True] * len(pairs) if with_sites is None else with_sites
     found = []
@@ -112,6 +115,18 @@ def judged(
             )
         )
     return found
+
+
+def unanimous(clients: int) -> float:
+    """Return the chance that coins in place of clients would all fall on the same side.
+
+    Four clients may belong to one group by chance, and those who do not take part to another. No
+    claim about *other* clients can be surer than this without assuming how clients differ.
+
+    >>> unanimous(4), unanimous(8)
+    (0.125, 0.0078125)
+    """
+    return 0.5 ** max(clients - 1, 0)
 
 
 def comparisons(methods: int) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 from motet._verdict.chance import PROBABLE, RISK, SURE, two_sided
 from motet._verdict.multiplicity import benjamini_hochberg, holm
-from motet._verdict.spreads import Spread, estimated, known, pooled
+from motet._verdict.spreads import Spread, estimated, pooled
 
 State = Literal["helped", "harmed", "no difference", "cannot tell"]
 MOST_STEPS = 4000  # of the exact test: beyond, the central limit theorem makes it unnecessary
@@ -208,13 +208,9 @@ def _seed_spread(values: Sequence[np.ndarray], parts: Sequence[_Parts], common: 
     rest = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
     variances = (rest**2).sum(1) / (seeds - 1) * sites / (sites - 1)
     explained = np.array([part.both for part in parts])  # by examples: counted already
-    extra = max(float((variances - explained).mean()), 0.0)
-    scale = np.where(explained + extra > 0, explained + extra, 1.0)
-    found = pooled(variances / scale, np.full(sites, seeds - 1.0), independent=sites - 1)
-    alone = found.scaled(scale).less(explained).scaled(1 / seeds)
-    if not variances.any():
-        alone = known(np.zeros(sites))
-    return alone.plus(common)
+    freedom = np.full(sites, seeds - 1.0)
+    alone = pooled(variances, freedom, independent=sites - 1, explained=explained)
+    return alone.scaled(1 / seeds).plus(common)
 
 
 def _within(means: np.ndarray, spread: Spread, margin: float) -> np.ndarray:

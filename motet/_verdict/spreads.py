@@ -5,28 +5,53 @@ comparison has many such variances (one per pair of methods, or one per site), a
 related. As in limma (Smyth, 2004), each true variance is taken to be a draw from a scaled inverse
 chi-squared distribution with `d0` degrees of freedom around `s0`, and all estimates together tell
 `d0` and `s0`: a large `d0` means that the variances are alike, and each estimate borrows from the
-others. Unlike limma, `d0` and `s0` are not plugged in but averaged over, on a grid, with their
-likelihoods as weights: with few estimates they are uncertain, and a claim must not depend on a
-lucky guess.
+others. Three things are different from limma:
+
+- `d0` and `s0` are not plugged in but averaged over, on a grid, with their likelihoods as weights:
+  with few estimates they are uncertain, and a claim must not depend on a lucky guess.
+- A part of each estimate may be explained already (by the number of test examples, say). Only the
+  rest is unknown, so that much less has to be borrowed.
+- However alike the estimates look, any of them may belong to an outlier that happened to look calm:
+  a share of the weight always stays with "variances have little to do with each other".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 NODES = 40  # of a spread
-# Degrees of freedom of the prior, from "variances have nothing to do with each other" to "equal".
-ALIKE = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
-USUAL = (1.0, 2.0, 4.0, 6.0, 6.0, 6.0)  # how plausible each is, before looking
-CAUTIOUS = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+# Degrees of freedom of the prior, from "variances have little to do with each other" to "equal".
+ALIKE = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
 LEAST = 0.5  # degrees of freedom: with fewer, hardly anything is known
 SCALES = 30  # values of `s0` on the grid
+WIDEST = 1e8  # ratio of variances beyond which a smaller one counts as none
+PER_DECADE = 5  # values of a variance, per factor of 10
 # Probabilities that part a distribution into nodes: dense where the variance is large, because that
 # tail decides about small p-values.
 EDGES = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 24), np.linspace(0.5, 1.0, 17)[1:]])
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far estimates may borrow from each other.
+
+    Attributes:
+        alike: How plausible each value of `ALIKE` is, before looking.
+        outliers: How many of the estimates may be outliers: they give the smallest of `ALIKE` a
+            share of the weight that nothing takes away.
+        explained: Whether the explained part of a variance counts as known, if that makes a result
+            more certain.
+    """
+
+    alike: tuple[float, ...]
+    outliers: float
+    explained: bool
+
+
+USUAL = Trust((0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0), outliers=0.5, explained=True)
+CAUTIOUS = Trust((1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), outliers=7.5, explained=False)
 
 
 @dataclass(frozen=True)
@@ -48,13 +73,9 @@ class Spread:
         """Multiply the variances, by one factor or by one per estimate."""
         return Spread(self.values * np.reshape(factor, (-1, 1)), self.weights)
 
-    def less(self, known: np.ndarray) -> Spread:
-        """Subtract a known part of each variance; what is left is at least 0."""
-        return Spread(np.maximum(self.values - np.reshape(known, (-1, 1)), 0.0), self.weights)
-
-    def at_least(self, floor: np.ndarray) -> Spread:
-        """Raise variances to a floor, one per estimate."""
-        return Spread(np.maximum(self.values, np.reshape(floor, (-1, 1))), self.weights)
+    def beyond(self, known: np.ndarray) -> Spread:
+        """Add a known part to each variance."""
+        return Spread(self.values + np.reshape(known, (-1, 1)), self.weights)
 
     def plus(self, other: Spread) -> Spread:
         """Add an independent variance, estimate by estimate."""
@@ -122,54 +143,78 @@ def pooled(
     freedom: np.ndarray,
     *,
     independent: float,
-    prior: Sequence[float] = USUAL,
+    trust: Trust = USUAL,
+    tests: float = np.inf,
+    explained: np.ndarray | float = 0.0,
 ) -> Spread:
-    """Return what each estimate tells in the light of all of them.
+    """Return what each estimate tells about its unexplained part, in the light of all of them.
 
     Args:
         variances: Unbiased estimates.
         freedom: Degrees of freedom of each; an estimate with none says nothing about the others.
         independent: The number of estimates that are independent; their joint likelihood counts
             as if there were this many.
-        prior: Plausibility of each value of `ALIKE`.
+        trust: How far estimates may borrow from each other.
+        tests: The number of tests that a correction counts. It counts an outlier once for every
+            other method, so the share of outliers is divided by it. Default: no outliers.
+        explained: The part of each true variance that is known. It is not part of the result.
     """
-    values, degrees = np.broadcast_arrays(np.asarray(variances, float), np.asarray(freedom, float))
-    if not (values[degrees > 0] > 0).any():
-        return estimated(values, degrees)
-    alike, scales, log_weights = _hyper_grid(values, degrees, independent)
-    log_weights += np.repeat(np.log(prior), SCALES)
-    share = np.exp(log_weights - log_weights.max())
-    share /= share.sum()
-    kept = share > 1e-6  # the rest would only cost time
-    alike, scales, share = alike[kept], scales[kept], share[kept]
-    total = alike + degrees[:, None]
-    centre = (alike * scales + degrees[:, None] * values[:, None]) / total
-    quantiles, weights = _inverse_chi2(total.ravel())
-    nodes = centre[:, :, None] * quantiles.reshape(*total.shape, -1)
-    chances = share[None, :, None] * weights.reshape(*total.shape, -1)
-    wide = (len(values), -1)
-    return _binned(nodes.reshape(wide), chances.reshape(wide))
-
-
-def _hyper_grid(
-    values: np.ndarray, degrees: np.ndarray, independent: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `d0`, `s0` squared and their log likelihood, for every point of the grid."""
-    from scipy.special import betaln
-
-    useful = degrees > 0
-    v, f = values[useful], degrees[useful]
-    positive = v[v > 0]
-    grid = np.geomspace(positive.min() / 30, positive.max() * 30, SCALES)
-    alike, scales = (axis.ravel() for axis in np.meshgrid(ALIKE, grid, indexing="ij"))
-    ratio = f / (alike * scales)[:, None]  # of the marginal F distribution
-    log_density = (
-        f / 2 * np.log(ratio)
-        - (alike[:, None] + f) / 2 * np.log1p(ratio * v)
-        - betaln(f / 2, alike[:, None] / 2)
+    v, f, known_part = (
+        np.asarray(a, float) for a in np.broadcast_arrays(variances, freedom, explained)
     )
-    count = min(1.0, independent / len(v))
-    return alike, scales, count * log_density.sum(1)
+    if not (v[f > 0] > 0).any() and not known_part.any():
+        return known(np.zeros(len(v)))
+    grid = _Grid.over(v[f > 0], known_part)
+    total = grid.nodes[:, None] + known_part  # [nodes, estimates]
+    log_likelihood = -(f / 2) * (np.log(total) + v / total)  # of a scaled chi-squared variable
+    likelihood = np.exp(log_likelihood - log_likelihood.max(0))
+    marginal = np.maximum(grid.prior @ likelihood, 1e-300)  # [points of the grid, estimates]
+    count = min(1.0, independent / max((f > 0).sum(), 1))
+    outliers = min(1.0, trust.outliers / tests)
+    share = _shares(grid.alike, count * np.log(marginal[:, f > 0]).sum(1), trust.alike, outliers)
+    weights = likelihood * (grid.prior.T @ (share[:, None] / marginal))
+    weights = (weights / weights.sum(0)).T
+    return _binned(np.broadcast_to(grid.nodes, weights.shape), weights)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Values of a variance, and their prior for every `d0` and `s0`."""
+
+    nodes: np.ndarray
+    alike: np.ndarray  # `d0` of each point
+    prior: np.ndarray  # [points, nodes]
+
+    @classmethod
+    def over(cls, variances: np.ndarray, explained: np.ndarray) -> _Grid:
+        from scipy.special import chdtrc
+
+        least = variances[variances > 0].min(initial=np.inf)
+        top = max(variances.max(initial=0.0), explained.max())
+        low = max(min(least, top), float(np.median(explained)), top / WIDEST) / 30
+        # The upper tail decides about small p-values: it must be there, however thin.
+        first, last = low / 1e3, top * 1e8
+        edges = np.geomspace(first, last, round(PER_DECADE * np.log10(last / first)) + 1)
+        middles = np.sqrt(edges[1:] * edges[:-1])
+        scales = np.geomspace(low, top * 30, SCALES)
+        alike, centre = (axis.ravel() for axis in np.meshgrid(ALIKE, scales, indexing="ij"))
+        below = chdtrc(alike[:, None], (alike * centre)[:, None] / edges)
+        prior = np.diff(below, axis=1, prepend=0.0, append=1.0)
+        return cls(np.concatenate([[first / 2], middles, [last * 2]]), alike, prior)
+
+
+def _shares(
+    alike: np.ndarray, log_likelihood: np.ndarray, prior: tuple[float, ...], outliers: float
+) -> np.ndarray:
+    """Return the weight of each `d0` and `s0`."""
+
+    def normalized(logs: np.ndarray) -> np.ndarray:
+        weights = np.exp(logs - logs.max())
+        return np.asarray(weights / weights.sum())
+
+    learned = normalized(log_likelihood + np.repeat(np.log(prior), SCALES))
+    apart = normalized(np.where(alike == ALIKE[0], log_likelihood, -np.inf))
+    return (1 - outliers) * learned + outliers * apart
 
 
 def _inverse_chi2(degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

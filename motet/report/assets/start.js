@@ -1,4 +1,4 @@
-// Starts the page: tables at once, charts when they scroll into view.
+// Starts the page: tables at once, charts when they scroll into view or nothing else happens.
 
 const TOO_OLD = "This browser cannot unpack the plotting library. The data is in the table below.";
 
@@ -28,16 +28,27 @@ function start() {
     }
   });
   const ready = loadPlotting();
+  const show = (figure) => {
+    watchView.unobserve(figure.frame);
+    waiting.delete(figure);
+    figure.describe();
+    return ready.then(() => figure.draw()).then(() => watchWidths.observe(figure.plot));
+  };
+  const waiting = new Set(figures);
   const watchView = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      watchView.unobserve(target);
-      const figure = found.get(target);
-      figure.describe();
-      ready.then(() => figure.draw()).then(() => watchWidths.observe(figure.plot));
+      if (isIntersecting && waiting.has(found.get(target))) show(found.get(target));
     }
   }, { rootMargin: "400px" });
   figures.forEach((figure) => watchView.observe(figure.frame));
+  // The others follow one by one while nothing else happens, so that a picture of the whole page,
+  // or a search on it, finds them.
+  const whenIdle = window.requestIdleCallback ?? ((then) => setTimeout(then, 100));
+  const showNext = () => {
+    const [next] = waiting;
+    if (next) show(next).then(() => whenIdle(showNext));
+  };
+  ready.then(() => whenIdle(showNext)).catch(() => {});
   ready.catch(() => figures.forEach(({ plot }) => {
     plot.classList.add("drawn");
     plot.replaceChildren(element("p", { class: "notice" }, TOO_OLD));
