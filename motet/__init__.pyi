@@ -35,9 +35,9 @@ from motet._engine.backends.plan.planning import ExecutionPlan as ExecutionPlan
 from motet._engine.evaluation import Evaluation as Evaluation
 from motet._engine.faults import Faults as Faults
 from motet._engine.federation import Run as Run
-from motet._engine.federation import rounds as rounds
-from motet._engine.federation import run as run
 from motet._engine.round_result import Round as Round
+from motet._engine.running import rounds as rounds
+from motet._engine.running import run as run
 from motet._engine.stores.disk import DiskStore as DiskStore
 from motet._engine.weights import Weights as Weights
 from motet._export.export import export as export

@@ -41,51 +41,171 @@ FEW, MANY = 10, 60  # names in a sentence: show FEW of them if there are more th
 
 
 class MotetError(Exception):
-    """Base of every error that the caller can fix."""
+    """Base of every error that the caller can fix.
+
+    Example:
+        >>> import motet
+        >>> try:
+        ...     motet.FedProx(mu=-1.0)
+        ... except motet.errors.MotetError as reason:
+        ...     print(f"{type(reason).__name__}: {reason}")
+        RequestError: mu= weighs a penalty, so it is 0 or more; got -1.0.
+    """
 
 
 class StructureError(MotetError, ValueError):
-    """Two trees, or a tree and a model, that had to match do not."""
+    """Two trees, or a tree and a model, that had to match do not.
+
+    Example:
+        >>> import motet
+        >>> from torch import nn
+        >>> world = motet.testing.ragged()
+        >>> task = motet.Task(build=lambda: nn.Linear(7, 3))
+        >>> motet.run(motet.FedAvg(), task, world.data, rounds=1)
+        Traceback (most recent call last):
+            ...
+        motet.errors.StructureError: the network does not accept the data of client "many", ...
+    """
 
 
 class SelectorError(StructureError):
-    """A selector matches no parameter of the model."""
+    """A selector matches no parameter of the model.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> motet.run(motet.FedPer(personal=("haed",)), world.task, world.data, rounds=1)
+        Traceback (most recent call last):
+            ...
+        motet.errors.SelectorError: no parameter is in a module called "haed"; did you mean ...
+    """
 
 
 class CaptureError(StructureError):
-    """A loss holds a tensor, or something else that cannot be compared by value."""
+    """A loss holds a tensor, or something else that cannot be compared by value.
+
+    Example:
+        >>> import motet
+        >>> import torch
+        >>> def anchored(task, anchor):
+        ...     return lambda state, batch: task.loss(state, batch) + anchor.sum()
+        >>> task = motet.testing.ragged().task
+        >>> state = task.init(motet.Key(0))
+        >>> motet.fit(task, state, None, motet.Sgd(lr=0.1), loss=anchored(task, torch.zeros(1)))
+        Traceback (most recent call last):
+            ...
+        motet.errors.CaptureError: the loss in ... captures `anchor`, a tensor of shape (1,). ...
+    """
 
 
 class RequestError(MotetError, ValueError):
-    """A name, key or value that the caller asked for does not exist or does not fit."""
+    """A name, key or value that the caller asked for does not exist or does not fit.
+
+    Example:
+        >>> import motet
+        >>> motet.FedAvg(epochs=1, steps=10)
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: give epochs= or steps=, not both; got epochs=1 and steps=10.
+    """
 
 
 class DataError(MotetError, ValueError):
-    """Client data that cannot be used as they are."""
+    """Client data that cannot be used as they are.
+
+    Example:
+        >>> import motet
+        >>> import numpy as np
+        >>> motet.data.from_arrays({"basel": (np.zeros((2, 1)), np.zeros(3))})
+        Traceback (most recent call last):
+            ...
+        motet.errors.DataError: client "basel" (train) has 2 inputs but 3 targets; they must ...
+    """
 
 
 class CapabilityError(MotetError):
-    """The method, the task or the backend cannot do what was asked of it."""
+    """The method, the task or the backend cannot do what was asked of it.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.FedAvg(), world.task, world.data, rounds=0, backend="serial")
+        >>> motet.analysis.routing_shares(run)
+        Traceback (most recent call last):
+            ...
+        motet.errors.CapabilityError: fedavg does not route instances; use a run of flow.
+    """
 
 
 class WorkError(CapabilityError):
-    """A client cannot be trained or served: tried out before the first round."""
+    """A client cannot be trained or served: tried out before the first round.
+
+    Example:
+        >>> import motet
+        >>> import torch
+        >>> class Branches(motet.FedAvg):
+        ...     def client_update(self, down, client, data, task):
+        ...         raise ValueError("not for this network")
+        >>> world = motet.testing.ragged()
+        >>> motet.run(Branches(), world.task, world.data, rounds=1)
+        Traceback (most recent call last):
+            ...
+        motet.errors.WorkError: fedavg does not work with this network and these data: training ...
+    """
 
 
 class StateError(MotetError):
-    """A run directory or saved state that cannot be used."""
+    """A run directory or saved state that cannot be used.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import motet
+        >>> motet.report.read_all([Path("nowhere")])
+        Traceback (most recent call last):
+            ...
+        motet.errors.StateError: nowhere holds neither a run nor a comparison: config.toml is ...
+    """
 
 
 class CohortError(MotetError, ValueError):
-    """A cohort that cannot be drawn."""
+    """A cohort that cannot be drawn.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> motet.run(motet.FedAvg(), world.task, world.data, rounds=1, cohort=100)
+        Traceback (most recent call last):
+            ...
+        motet.errors.CohortError: cohort=100 is a count, and there are 6 clients; use 1 to 6, ...
+    """
 
 
 class WireError(MotetError, ValueError):
-    """Bytes that are not what they should be."""
+    """Bytes that are not what they should be.
+
+    Example:
+        >>> error = WireError("expected 16 bytes, got 12.")
+        >>> isinstance(error, MotetError), isinstance(error, ValueError)
+        (True, True)
+    """
 
 
 class DivergenceWarning(UserWarning):
-    """Training has diverged: some numbers of a run became NaN or infinite."""
+    """Training has diverged: some numbers of a run became NaN or infinite.
+
+    Example:
+        >>> import warnings
+        >>> import motet
+        >>> import numpy as np
+        >>> x = np.array([[1e38, 0, 0, 0], [-1e38, 0, 0, 0]], np.float32)
+        >>> data = motet.data.from_arrays({"basel": (x, np.array([0, 1]))}, classes=3)
+        >>> task = motet.testing.linear().task
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     run = motet.run(motet.Local(), task, data, rounds=3, backend="serial")
+        >>> [warning.category.__name__ for warning in caught]
+        ['DivergenceWarning']
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -96,7 +216,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     >>> nearest("x", [f"client {i}" for i in range(1000)])[-29:]
     'client 106, ... (1000 in all)'
     """
-    names = sorted(known)
+    names = sorted(set(known))
     close = get_close_matches(word, names, n=FEW, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     if len(names) <= MANY:

@@ -58,19 +58,53 @@ ClientData: TypeAlias = Mapping[str, Batches]  # phase name -> batches of that p
 
 
 class RoundInfo(NamedTuple):
-    """What the server knows about the round it is in."""
+    """What the server knows about the round it is in.
 
-    number: int  # from 0
-    total: int  # rounds planned
+    Attributes:
+        number: Number of the round, from 0.
+        total: Number of planned rounds.
+        cohort: Clients that were drawn.
+        clients: All registered clients, in the order of their ids.
+        key: The server's own randomness.
+        serving: Whether the broadcast makes predictors, so that no client trains on it.
+
+    Example:
+        >>> import motet
+        >>> key = motet.Key(0)
+        >>> info = RoundInfo(number=0, total=10, cohort=("b",), clients=("a", "b"), key=key)
+        >>> f"{len(info.cohort)} of {len(info.clients)} clients"
+        '1 of 2 clients'
+    """
+
+    number: int
+    total: int
     cohort: tuple[str, ...]
-    clients: Sequence[str]  # all registered clients, in the order of their ids
+    clients: Sequence[str]
     key: Key  # the server's own randomness
-    serving: bool = False  # the broadcast makes predictors: no client trains on it
+    serving: bool = False
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a reader wants to know about a method before using it."""
+    """What a reader wants to know about a method before using it.
+
+    Attributes:
+        title: Name of the method as its authors write it.
+        paper: Authors.
+        year: Year of publication.
+        link: Address of the paper.
+        idea: The method in one or two sentences.
+        shared: What is common to all clients.
+        private: What a client keeps.
+        down: Models sent to a client per round.
+        up: Models sent by a client per round.
+        new_client: What a client that never trained gets.
+
+    Example:
+        >>> import motet
+        >>> motet.FedPer.card.year, motet.FedPer.card.private
+        (2019, 'the last layers')
+    """
 
     title: str
     paper: str
@@ -79,8 +113,8 @@ class Card:
     idea: str
     shared: str
     private: str
-    down: str  # models sent to a client per round
-    up: str  # models sent by a client per round
+    down: str
+    up: str
     new_client: str
 
 
@@ -98,6 +132,14 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
             training.
         adapt_steps: Gradient steps when a client is served, instead of `adapt_epochs`.
         reduce: How uploads are combined.
+
+    Example:
+        >>> import motet
+        >>> method = motet.FedProx(mu=0.1, epochs=2)
+        >>> isinstance(method, motet.Method), method.name, method.epochs
+        (True, 'fedprox', 2)
+        >>> method.card.private
+        'nothing'
     """
 
     optimizer: Optimizer = Sgd(lr=0.1)

@@ -17,7 +17,15 @@ __all__ = ["Adagrad", "Adam", "ExampleOptimizer", "Optimizer", "Sgd", "Yogi"]
 
 
 class Optimizer(Protocol):
-    """Two pure functions. `rate` is a factor on the learning rate, set by the round's schedule."""
+    """Two pure functions. `rate` is a factor on the learning rate, set by the round's schedule.
+
+    Example:
+        >>> import torch
+        >>> optimizer: Optimizer = Sgd(lr=0.5)
+        >>> params = {"w": torch.tensor([1.0])}
+        >>> optimizer.step({"w": torch.tensor([1.0])}, optimizer.init(params), params, 1.0)[0]
+        {'w': tensor([0.5000])}
+    """
 
     def init(self, params: State) -> Any:
         """Make the moments for these parameters."""
@@ -37,6 +45,11 @@ class ExampleOptimizer(Optimizer, Protocol):
     Training asks it for the gradient instead of differentiating the loss of the whole batch.
     Optimizers made of others refuse it: they would skip `gradient`, and with it the noise of
     DP-SGD.
+
+    Example:
+        >>> import motet
+        >>> isinstance(motet.Private(), ExampleOptimizer), isinstance(Sgd(lr=0.1), ExampleOptimizer)
+        (True, False)
     """
 
     def gradient(

@@ -30,17 +30,42 @@ _INIT_LOCK = threading.Lock()  # module constructors draw from torch's global ge
 
 
 class Batch(NamedTuple):
-    """The examples of one step; padding has weight 0."""
+    """The examples of one step; padding has weight 0.
+
+    Attributes:
+        x: Inputs, [batch, ...].
+        y: Targets, [batch, ...].
+        weight: 1 for a real example and 0 for padding, [batch].
+        key: An integer, for dropout.
+
+    Example:
+        >>> import torch
+        >>> weight = torch.tensor([1.0, 1.0, 0.0])  # the third row is padding
+        >>> batch = Batch(torch.zeros(3, 4), torch.tensor([0, 1, 0]), weight, torch.tensor(0))
+        >>> int(batch.weight.sum())
+        2
+    """
 
     x: Tensor
     y: Tensor
-    weight: Tensor  # [batch], 1 for a real example
-    key: Tensor  # an integer, for dropout
+    weight: Tensor
+    key: Tensor
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss, and the buffers the forward pass has updated; adding a penalty keeps them."""
+    """A loss, and the buffers the forward pass has updated; adding a penalty keeps them.
+
+    Attributes:
+        value: The loss, a tensor without dimensions.
+        buffers: Buffers that the forward pass has updated, by name.
+
+    Example:
+        >>> import torch
+        >>> loss = 2 * Loss(torch.tensor(1.5), {}) + 0.25
+        >>> loss.value
+        tensor(3.2500)
+    """
 
     value: Tensor
     buffers: State

@@ -10,7 +10,7 @@ from motet._core.option_table import ROWS, Row, Toml
 from motet.config import overridden, parse_assignment, read_tables
 from motet.config._files import with_modules
 from motet.config._overrides import toml_value
-from motet.config._sections import RunChoice
+from motet.config._run_section import RunChoice
 from motet.errors import RequestError
 
 

@@ -15,7 +15,8 @@ from motet._compare.references import why_unsuited
 from motet._core.option_table import help_of
 from motet._core.text import listed, plural
 from motet.config import Experiment, experiment_from_dict
-from motet.config._sections import DEFAULT_DATA, RunChoice, TableData
+from motet.config._run_section import RunChoice
+from motet.config._sections import DEFAULT_DATA, TableData
 from motet.config._values import read_fields, to_plain
 from motet.data import Federation
 from motet.data._remarks import remarks as remarks_on

@@ -16,7 +16,17 @@ from motet._verdict.verdict import Verdict, verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Results):
-    """The results of several methods, one row per method and seed. Returned by `motet.compare`."""
+    """The results of several methods, one row per method and seed. Returned by `motet.compare`.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> found = motet.compare([motet.FedPer()], world.task, world.data, rounds=1, seeds=1)
+        >>> found.labels
+        ('local', 'fedavg', 'fedavg-ft', 'fedper')
+        >>> [row.label for row in found.rows if row.seed == 0][-1]
+        'fedper'
+    """
 
     def verdict(self) -> Verdict:
         """Return what the results do and do not support, in sentences."""

@@ -30,7 +30,8 @@ from motet.config._files import (
 )
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict, method_to_dict
-from motet.config._sections import DataChoice, ModelChoice, RunChoice
+from motet.config._run_section import RunChoice
+from motet.config._sections import DataChoice, ModelChoice
 from motet.config._values import read_fields, to_plain
 from motet.data import Federation
 from motet.errors import RequestError, nearest

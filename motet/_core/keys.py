@@ -26,6 +26,10 @@ def _plain(name: int | str) -> int | str:
 class Key:
     """A name for a stream of randomness.
 
+    Attributes:
+        seed: Seed of the run.
+        path: Names of the stream, from the outermost to the innermost.
+
     >>> Key(0).fold("batches", 3, "alice").integer() == Key(0).fold("batches", 3, "alice").integer()
     True
     >>> Key(0).fold(1, 23) == Key(0).fold(12, 3)

@@ -29,6 +29,9 @@ class Constant:
 class Exponential:
     """Multiply by `factor` after every round.
 
+    Attributes:
+        factor: What a round multiplies the learning rate by.
+
     >>> [round(Exponential(factor=0.5)(t, 3), 3) for t in range(3)]
     [1.0, 0.5, 0.25]
     """
@@ -42,6 +45,9 @@ class Exponential:
 @dataclass(frozen=True, kw_only=True)
 class Linear:
     """Warm up over the first part of the rounds, then decay linearly towards 0.
+
+    Attributes:
+        warmup: Share of the rounds in which the rate grows.
 
     >>> [round(Linear(warmup=0.1)(t, 500), 5) for t in (0, 50, 499)]
     [0.0, 1.0, 0.00222]

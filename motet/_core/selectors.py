@@ -34,6 +34,9 @@ class Blocks:
     opened; a normalisation layer belongs to the block before it. `Blocks(last=1)` is the
     classifier.
 
+    Attributes:
+        last: Number of blocks; 0 selects nothing.
+
     Example:
         >>> Blocks(last=2).last
         2

@@ -30,7 +30,16 @@ KINDS: Mapping[str, tuple[str, ...]] = {  # kind -> the entries of its data
 
 
 class FinishedRun(Protocol):
-    """What a study may read; `motet.Run` provides it. Test data are not part of it."""
+    """What a study may read; `motet.Run` provides it. Test data are not part of it.
+
+    Example:
+        >>> import motet
+        >>> def rounds_run(run: FinishedRun) -> int:
+        ...     return run.rounds_done
+        >>> world = motet.testing.ragged()
+        >>> rounds_run(motet.run(motet.FedAvg(), world.task, world.data, rounds=0))
+        0
+    """
 
     setting: Any  # the task, and who keeps what
     server: Any
@@ -53,6 +62,15 @@ class Study:
         title: What it is.
         note: How to read it, in one or two sentences.
         data: Values for JSON, with the entries its kind asks for.
+
+    Example:
+        >>> loss = {"quantity": "loss", "values": {"basel": 0.1, "lyon": 0.4}}
+        >>> Study("per_client", "Loss by client", "Lower is better.", loss).to_dict()["title"]
+        'Loss by client'
+        >>> Study("per_client", "Loss by client", "Lower is better.", {"values": {}})
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: a study of kind "per_client" needs the entries quantity, ...
     """
 
     kind: str

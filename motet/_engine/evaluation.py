@@ -32,6 +32,10 @@ class Evaluation:
     """A table with one row per client that has data in the split.
 
     Attributes:
+        method: Name of the method.
+        split: The examples that were scored: "train", "val" or "test".
+        point: Where in a round clients were scored.
+        round: Number of the round.
         metric: Name of the metric.
         rows: One per client with a value.
         undefined: Clients whose examples have no value of this metric; they are in no mean.

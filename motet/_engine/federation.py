@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,18 +34,17 @@ from motet._engine.preflight import (
     first_server,
 )
 from motet._engine.records import write_scores
-from motet._engine.round_loop import CommitStates, play_rounds
 from motet._engine.round_result import Round as Round
 from motet._engine.run_spec import POINTS, Point, RunSpec, down_for
 from motet._engine.scorability import check_metrics
 from motet._engine.scoring import Scored, with_examples
 from motet._engine.settling import settle
-from motet._engine.stores.memory import MemoryStore, Store, with_empty_store
+from motet._engine.stores.memory import MemoryStore, Store
 from motet._engine.views import Inputs, PrivateStates
 from motet._engine.weights import Weights, initial_values
 from motet.data._federation import Examples, Federation
 from motet.data._remarks import remarks
-from motet.errors import CapabilityError, DivergenceWarning, RequestError, nearest
+from motet.errors import CapabilityError, RequestError, nearest
 from motet.method import AnyMethod, RoundInfo
 from motet.metrics import Metric
 from motet.privacy import _ledger as ledger
@@ -57,7 +55,29 @@ NEW_CLIENT = "(new client)"
 
 @dataclass
 class Run:
-    """A federation in progress, or finished: the server's state and what clients keep."""
+    """A federation in progress, or finished: the server's state and what clients keep.
+
+    Attributes:
+        setting: Method, task, data and seed.
+        backend: What trains and serves clients.
+        cohort: Clients per round: a fraction or a count.
+        server: The server's state.
+        rounds_done: Number of rounds so far.
+        warnings: What was noticed before the first round.
+        notes: What the method recorded in a round, where it recorded anything.
+        present: Clients that can be drawn; None means all.
+        extras: What else a checkpoint must hold, by owner: an accountant's state, for example.
+        divergence: Clients and rounds whose numbers were not finite.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.FedPer(), world.task, world.data, rounds=1, backend="serial")
+        >>> run.rounds_done, sorted(run.personal("few"))
+        (1, ['body.0.bias', 'body.0.weight', 'head.bias', 'head.weight'])
+        >>> 0 <= run.evaluate("test").mean <= 1
+        True
+    """
 
     setting: RunSpec
     backend: Backend
@@ -66,10 +86,9 @@ class Run:
     rounds_done: int = 0
     warnings: tuple[str, ...] = ()
     notes: list[dict[str, Any]] = field(default_factory=list)  # a round's, where it had any
-    present: tuple[str, ...] | None = None  # clients that can be drawn; all if None
-    # What else a checkpoint must hold, by owner: an accountant's state, for example.
+    present: tuple[str, ...] | None = None
     extras: dict[str, tree.State] = field(default_factory=dict)
-    divergence: Divergence = field(default_factory=Divergence)  # of all rounds so far
+    divergence: Divergence = field(default_factory=Divergence)
 
     def advance(self) -> Round:
         """Run one round. A server state that would not be finite is not adopted."""
@@ -325,74 +344,3 @@ def start(
     return Run(
         chosen.setting, chosen, cohort, tree.clone(server), warnings=(*found, *given.remarks)
     )
-
-
-def rounds(
-    method: AnyMethod, task: Task, data: Federation, *, rounds: int, **settings: Any
-) -> Iterator[Round]:
-    """Yield after every round. Evaluation, checkpoints and early stopping belong to the caller.
-
-    Args:
-        method: The method.
-        task: The network and its loss.
-        data: The federation.
-        rounds: Number of rounds.
-        **settings: As for `motet.run`.
-
-    Yields:
-        A `Round`: its number, cohort, losses and faults, and the run itself.
-
-    Example:
-        >>> import motet
-        >>> world = motet.testing.ragged()
-        >>> for done in motet.rounds(motet.FedAvg(), world.task, world.data, rounds=2):
-        ...     print(done.number, len(done.cohort))
-        1 6
-        2 6
-    """
-    run = start(method, task, data, rounds=rounds, **with_empty_store(settings))
-    yield from play_rounds(run, [CommitStates(run)])
-
-
-def run(method: AnyMethod, task: Task, data: Federation, *, rounds: int, **settings: Any) -> Run:
-    """Run a federation to its end.
-
-    Args:
-        method: The method.
-        task: The network and its loss.
-        data: The federation.
-        rounds: Number of rounds; 0 returns the initial state.
-        **settings: `cohort` (fraction or count, default all), `seed`, `backend` ("auto", "serial",
-            "vectorized", "ray"), `init` (initial values by name, the path of a run directory, a
-            checkpoint or a .safetensors file, or a `motet.Weights`, which maps names),
-            `init_clients` (private values by client), `store` (where private states live, default
-            memory; a `motet.DiskStore` for more than memory holds), `faults` (what goes wrong on
-            the way), `trial` (whether work is tried out on a few examples before round 1; default
-            True), `metrics` (names, "module:function" or objects, the deciding one first; default:
-            that of the kind of task), `weigh` (what counts equally in means: "clients" or
-            "examples"), `serving_steps` (gradient steps of every method that adapts when it serves
-            a client; default: its own), `uploads` ("float32", "float16" or "bfloat16"), and the
-            backend's own options (`chunk_size`, ...; for Ray `address`, `actors`, `state_dir`).
-
-    Returns:
-        The finished run: `evaluate`, `predict`, `adapt`, and everything that the clients keep.
-
-    Raises:
-        RequestError: A setting is wrong.
-        DataError: The data do not fit the loss, or StructureError: the network.
-        CapabilityError: The method, the network or the backend cannot do what was asked.
-
-    Example:
-        >>> import motet
-        >>> world = motet.testing.ragged()
-        >>> run = motet.run(motet.FedAvg(), world.task, world.data, rounds=1)
-        >>> run.rounds_done
-        1
-    """
-    federated = start(method, task, data, rounds=rounds, **with_empty_store(settings))
-    for _ in play_rounds(federated, [CommitStates(federated)]):
-        pass
-    told = federated.divergence.sentences(len(data.clients))
-    if told:
-        warnings.warn(" ".join(told), DivergenceWarning, stacklevel=2)
-    return federated

@@ -14,7 +14,16 @@ if TYPE_CHECKING:  # these load torch, which a watcher does not need
 
 
 class Watcher:
-    """Receives the events of runs; each run is one method (its label) with one seed."""
+    """Receives the events of runs; each run is one method (its label) with one seed.
+
+    Example:
+        >>> import motet
+        >>> class Progress(motet.tracking.Watcher):
+        ...     def began(self, label, seed, rounds):
+        ...         print(f"{label}, seed {seed}: {rounds} rounds")
+        >>> Progress().began("fedavg", 0, 10)  # `motet.compare(..., watcher=Progress())` calls it
+        fedavg, seed 0: 10 rounds
+    """
 
     def began(self, label: str, seed: int, rounds: int) -> None:
         """Receive the start of a run; a resumed run, too, with a later round."""
@@ -33,7 +42,20 @@ class Watcher:
 
 
 class Several(Watcher):
-    """Tells several watchers, in their order."""
+    """Tells several watchers, in their order.
+
+    Args:
+        watchers: Watchers, told in this order.
+
+    Example:
+        >>> import motet
+        >>> class Printer(motet.tracking.Watcher):
+        ...     def began(self, label, seed, rounds):
+        ...         print(label, rounds)
+        >>> Several([Printer(), Printer()]).began("fedavg", 0, 10)
+        fedavg 10
+        fedavg 10
+    """
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self.watchers = tuple(watchers)

@@ -33,6 +33,13 @@ class Round:
         diverged: Clients whose new private state was not finite, and why.
         failed: Why the server kept its old state although there were uploads; "" if it did not.
         run: The run, after this round.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> rounds = motet.rounds(motet.FedAvg(), world.task, world.data, rounds=2, cohort=3)
+        >>> [(done.number, len(done.replied)) for done in rounds]
+        [(1, 3), (2, 3)]
     """
 
     number: int

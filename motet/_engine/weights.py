@@ -37,6 +37,12 @@ class Weights:
         rename: Names or dotted prefixes in the file, and what the network calls them: "" drops a
             prefix, None leaves tensors out. The longest match counts.
         sha256: The hash that they must have; None: any.
+
+    Example:
+        >>> import motet
+        >>> start = motet.Weights("runs/first", rename={"backbone.": ""})
+        >>> start.renamed({"backbone.weight": 1, "head.weight": 2})
+        {'weight': 1, 'head.weight': 2}
     """
 
     path: str

@@ -16,8 +16,9 @@ from motet._compare.comparison import Comparison
 from motet._compare.references import missing_references
 from motet._core.corrupt_files import reading
 from motet._engine.evaluation import Evaluation
-from motet._engine.federation import Run, run
+from motet._engine.federation import Run
 from motet._engine.records import read_scores, score_of
+from motet._engine.running import run
 from motet._runs.leftovers import CLIENTS, COMPARISON, DATA
 from motet.data import Federation
 from motet.errors import DivergenceWarning, MotetError, RequestError, StateError

@@ -45,6 +45,14 @@ class Plan:
         sampling: "shuffle" deals the data out in batches of one size; "poisson" takes each example
             into each step with the same chance, batch_size / examples, as differential privacy by
             noise wants it. Steps are as many as "shuffle" has.
+
+    Example:
+        >>> Plan(epochs=2, batch_size=4).length(10)  # steps of a client with 10 examples
+        6
+        >>> Plan(split="test")
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: a plan walks "train" or "val" data, not "test": test data ...
     """
 
     epochs: int | None = None
@@ -131,14 +139,35 @@ class Order(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """A client's examples and the order in which one phase walks them."""
+    """A client's examples and the order in which one phase walks them.
 
-    x: Tensor  # [examples, ...]
-    y: Tensor  # [examples, ...]
-    size: Tensor  # how many of the examples are real
-    rows: Tensor  # [steps, batch]
-    weight: Tensor  # [steps, batch]
-    key: Tensor  # [steps]
+    Attributes:
+        x: Inputs, [examples, ...].
+        y: Targets, [examples, ...].
+        size: How many of the examples are real.
+        rows: Rows of `x` and `y` that form each step, [steps, batch].
+        weight: 1 for a real example and 0 for padding, [steps, batch].
+        key: A number per step, for dropout, [steps].
+        rate: This round's factor on the learning rate.
+
+    Example:
+        >>> import torch
+        >>> x, y = torch.arange(3.0)[:, None], torch.tensor([0, 1, 0])
+        >>> rows, weight = torch.tensor([[2, 0], [1, 0]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+        >>> size, keys, rate = torch.tensor(3), torch.arange(2), torch.tensor(1.0)
+        >>> batches = Batches(x, y, size, rows, weight, keys, rate)
+        >>> [batch.x.flatten().tolist() for batch in batches.steps()]
+        [[2.0, 0.0], [1.0, 0.0]]
+        >>> int(batches.active_steps()), int(batches.weight.sum())
+        (2, 3)
+    """
+
+    x: Tensor
+    y: Tensor
+    size: Tensor
+    rows: Tensor
+    weight: Tensor
+    key: Tensor
     rate: Tensor  # this round's factor on the learning rate
 
     def step(self, number: int) -> Batch:

@@ -74,6 +74,19 @@ def fit(
         StructureError: `train` names something that the state does not have.
         CaptureError: The loss captures a tensor, or something else that cannot be compared by
             value.
+
+    Example:
+        >>> import motet
+        >>> import torch
+        >>> world = motet.testing.ragged()
+        >>> state = world.task.init(motet.Key(0))
+        >>> x, y = world.data.examples("few", "train")
+        >>> rows, weight = torch.arange(7)[None], torch.ones(1, 7)  # one step
+        >>> size, keys, rate = torch.tensor(7), torch.tensor([0]), torch.tensor(1.0)
+        >>> one = Batches(x, y, size, rows, weight, keys, rate)
+        >>> after = fit(world.task, state, one, motet.Sgd(lr=0.1), train={"head.bias"})
+        >>> [name for name in state if not torch.equal(after[name], state[name])]
+        ['head.bias']
     """
     names = frozenset(state if train is None else train)
     _check_known(names, state)
@@ -104,6 +117,16 @@ def mean_loss(task: Task, state: State, batches: Batches) -> Tensor:
 
     Returns:
         The mean, a tensor without dimensions.
+
+    Example:
+        >>> import torch
+        >>> task = Task(build=lambda: torch.nn.Linear(1, 1, bias=False), loss="mse")
+        >>> x, y = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 4.0])
+        >>> rows, weight = torch.tensor([[0, 1]]), torch.ones(1, 2)
+        >>> size, keys, rate = torch.tensor(2), torch.tensor([0]), torch.tensor(1.0)
+        >>> batches = Batches(x, y, size, rows, weight, keys, rate)
+        >>> mean_loss(task, {"weight": torch.tensor([[1.0]])}, batches)
+        tensor(2.)
     """
     apply: Callable[..., Tensor] = _MeanLoss.apply
     return apply(task, (state, batches), *tree.leaves((state, batches)))
@@ -119,6 +142,16 @@ def mean_gradient(task: Task, state: State, batches: Batches) -> State:
 
     Returns:
         The gradient, by name of the parameter.
+
+    Example:
+        >>> import torch
+        >>> task = Task(build=lambda: torch.nn.Linear(1, 1, bias=False), loss="mse")
+        >>> x, y = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 4.0])
+        >>> rows, weight = torch.tensor([[0, 1]]), torch.ones(1, 2)
+        >>> size, keys, rate = torch.tensor(2), torch.tensor([0]), torch.tensor(1.0)
+        >>> batches = Batches(x, y, size, rows, weight, keys, rate)
+        >>> mean_gradient(task, {"weight": torch.tensor([[1.0]])}, batches)
+        {'weight': tensor([[-4.]])}
     """
     params = {k: v for k, v in state.items() if not task.is_buffer(k)}
     total, weight = tree.zeros_like(params), torch.zeros(())

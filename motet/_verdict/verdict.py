@@ -32,6 +32,14 @@ class Verdict:
             kept.
         answer: The one sentence on which sites federating helps and harms; "" without examples.
         main: The method and the reference that `answer` is about.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> found = motet.compare([motet.FedAvg()], world.task, world.data, rounds=1, seeds=1)
+        >>> verdict = found.verdict()
+        >>> verdict.comparisons, sorted(verdict.harmed)
+        (3, ['fedavg', 'fedavg-ft'])
     """
 
     sentences: tuple[str, ...]

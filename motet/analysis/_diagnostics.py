@@ -42,6 +42,12 @@ class Noise:
         l_uv: Curvature between the parts: how a change of one changes the gradient of the other.
         cohort: Clients per round, m.
         clients: Number of clients, n.
+
+    Example:
+        >>> about = {"sigma_u2": 1.0, "sigma_v2": 2.0, "delta2": 0.5, "cohort": 10, "clients": 100}
+        >>> terms = Noise(l_u=1.0, l_v=2.0, l_uv=1.0, **about)
+        >>> terms.chi2, terms.personal_side
+        (0.5, 0.8)
     """
 
     sigma_u2: float
@@ -117,6 +123,14 @@ def noise(
 
     Raises:
         CapabilityError: The method does not average a part of the model.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.FedAlt(), world.task, world.data, rounds=0, backend="serial")
+        >>> terms = noise(run, clients=["few"], examples=2, iterations=1)
+        >>> terms.sigma_u2 >= 0, terms.clients
+        (True, 6)
     """
     parts = _parts(run)
     federation = run.setting.federation

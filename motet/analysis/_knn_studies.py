@@ -64,6 +64,13 @@ def chosen_lambdas(run: Run) -> dict[str, float]:
 
     Raises:
         RequestError: It is a run of another method.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.KNNPer(lam=0.5), world.task, world.data, rounds=0)
+        >>> chosen_lambdas(run)["few"]
+        0.5
     """
     _knn_per(run)
     return {client: float(run.personal(client).lam) for client in sorted(run.clients)}
@@ -92,6 +99,13 @@ def lambda_capacity_table(
     Raises:
         RequestError: It is a run of another method.
         CapabilityError: The run keeps prototypes instead of examples.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.KNNPer(), world.task, world.data, rounds=0, backend="serial")
+        >>> lambda_capacity_table(run, capacities=(2, None), lams=(0.0, 1.0)).mean.shape
+        (2, 2)
     """
     method = _knn_per(run)
     _no_prototypes(method)
@@ -111,6 +125,9 @@ def weak_and_strong(clients: Iterable[str], *, delta: float, seed: int = 0) -> d
 
     Returns:
         The share of its examples that each client keeps.
+
+    Raises:
+        RequestError: `delta` is not between 0 and 1/2.
 
     Example:
         >>> sorted(weak_and_strong("abcd", delta=0.25).values())
@@ -138,6 +155,13 @@ def evaluate_with_capacities(
 
     Raises:
         RequestError: It is a run of another method.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.KNNPer(lam=0.5), world.task, world.data, rounds=0)
+        >>> len(evaluate_with_capacities(run, {"few": 2, "many": None}).rows)
+        2
     """
     method = _knn_per(run)
     groups: dict[Capacity, list[str]] = {}
@@ -177,6 +201,14 @@ def follow_stream(
 
     Raises:
         RequestError: It is a run of another method.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.KNNPer(lam=0.5), world.task, world.data, rounds=0)
+        >>> stream = [world.data.examples("many", split) for split in ("val", "test")]
+        >>> len(list(follow_stream(run, "many", stream, policy="first-in-first-out")))
+        2
     """
     method, task = _knn_per(run), run.setting.task
     _no_prototypes(method)

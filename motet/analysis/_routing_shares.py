@@ -27,18 +27,35 @@ class Router(Protocol):
 
 
 class RouteShare(NamedTuple):
-    """How often one client's instances of one class take the local route at one layer."""
+    """How often one client's instances of one class take the local route at one layer.
+
+    Attributes:
+        client: The client.
+        layer: Name of the layer.
+        label: The class; None for a regression.
+        share: Share of the local route; in a recurrent layer, averaged over time steps.
+        examples: Number of labels; for sequences, every position counts.
+
+    Example:
+        >>> row = RouteShare("basel", layer="body", label=3, share=0.25, examples=40)
+        >>> f"{row.share:.0%} of {row.examples} examples take the local route"
+        '25% of 40 examples take the local route'
+    """
 
     client: str
     layer: str
-    label: int | None  # None for a regression
-    share: float  # of the local route; in a recurrent layer, averaged over time steps
-    examples: int  # number of labels; for sequences, every position counts
+    label: int | None
+    share: float
+    examples: int
 
 
 @dataclass(frozen=True)
 class RoutingShares:
     """A table of route shares.
+
+    Attributes:
+        split: The examples that were routed.
+        rows: A share per client, layer and class.
 
     >>> rows = RouteShare("a", "head", 0, 1.0, 30), RouteShare("a", "head", 1, 0.0, 10)
     >>> table = RoutingShares("val", rows)
@@ -83,6 +100,15 @@ def routing_shares(
 
     Raises:
         CapabilityError: The method does not route instances.
+        DataError: No client has examples in the split.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.Flow(), world.task, world.data, rounds=0, backend="serial")
+        >>> shares = routing_shares(run, "val", clients=["many"])
+        >>> all(0 <= row.share <= 1 for row in shares.rows)
+        True
     """
     setting = run.setting
     method, federation = setting.method, setting.federation
@@ -132,6 +158,14 @@ def share_harmed(personalized: Evaluation, generalised: Evaluation) -> float:
 
     Returns:
         A number from 0 to 1.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.FedAvgFT(), world.task, world.data, rounds=0, backend="serial")
+        >>> scores = run.evaluate("test")
+        >>> share_harmed(scores, scores)  # nothing changed, so nobody was helped
+        1.0
     """
     gains = personalized.gains(generalised)
     return sum(gain <= 0 for gain in gains.values()) / len(gains)

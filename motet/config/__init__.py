@@ -6,7 +6,8 @@ from motet.config._experiment import Experiment
 from motet.config._files import experiment_from_dict, load_experiment, read_tables, write_tables
 from motet.config._methods import method_from_dict, method_to_dict
 from motet.config._overrides import overridden, parse_assignment
-from motet.config._sections import FolderData, ModelChoice, NamedData, RunChoice, TableData
+from motet.config._run_section import RunChoice
+from motet.config._sections import FolderData, ModelChoice, NamedData, TableData
 
 __all__ = [
     "Experiment",

@@ -8,7 +8,8 @@ from typing import Any
 from motet._engine.federation import Run, start
 from motet._engine.stores.memory import Store
 from motet.config._methods import method_to_dict
-from motet.config._sections import DataChoice, ModelChoice, NamedData, RunChoice
+from motet.config._run_section import RunChoice
+from motet.config._sections import DataChoice, ModelChoice, NamedData
 from motet.config._values import to_plain
 from motet.data import Federation
 from motet.method import AnyMethod

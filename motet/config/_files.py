@@ -15,13 +15,13 @@ from motet._core.own_code import check_not_hidden, own_modules, search_in
 from motet.config._experiment import Experiment
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict
+from motet.config._run_section import RunChoice
 from motet.config._sections import (
     DEFAULT_DATA,
     DataChoice,
     FolderData,
     ModelChoice,
     NamedData,
-    RunChoice,
     TableData,
 )
 from motet.config._values import read_fields

@@ -13,14 +13,8 @@ from torch import nn
 
 from motet import models
 from motet._core.criteria import HAZARD, DiscreteHazard, criterion
-from motet._core.half_precision import FULL, Precision
 from motet._core.option_table import describes
-from motet._core.points import Point
-from motet._engine.evaluation import Weigh
-from motet._engine.faults import NO_FAULTS, Faults
-from motet._engine.looks import interval
 from motet._engine.weights import Weights
-from motet._training.execution import Mode
 from motet.config._hints import NONE
 from motet.config._limits import check_network
 from motet.config._values import from_plain
@@ -28,11 +22,9 @@ from motet.data import Federation, Partition, Split, from_folder, from_table, lo
 from motet.data._partition import partition_named
 from motet.data._tables.options import Kind, Missing, Standardize
 from motet.errors import RequestError, nearest, one_line
-from motet.method import AnyMethod
 from motet.methods import _catalog as catalog
 from motet.task import Task
 
-DEFAULT_ROUNDS = 50
 DEFAULT_DATA = "digits"
 SHARES = ("val", "test")  # of a client's rows
 PADDING_SEEN = 20  # clients whose targets are looked at for padding, where no loss is named
@@ -59,7 +51,14 @@ class _Changes:
 @describes("data")
 @dataclass(frozen=True, kw_only=True)
 class NamedData(_Changes):
-    """`[data]`: a dataset by name."""
+    """`[data]`: a dataset by name.
+
+    Example:
+        >>> from motet.data import Dirichlet
+        >>> skewed = Dirichlet(clients=5, alpha=0.3)
+        >>> NamedData(name="digits", limit=200, partition=skewed).federation()
+        <Federation digits: 5 clients, 118 train / 41 val / 41 test, x (1, 8, 8), 10 classes>
+    """
 
     name: str = DEFAULT_DATA
     partition: Partition | None = None
@@ -95,7 +94,18 @@ class NamedData(_Changes):
 @describes("data")
 @dataclass(frozen=True, kw_only=True)
 class TableData(_Changes):
-    """`[data]`: a table with a column that names each row's client, or one file per client."""
+    r"""`[data]`: a table with a column that names each row's client, or one file per client.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> rows = "hospital,age,ill\n" + "basel,40,no\nbasel,71,yes\nlyon,55,no\nlyon,63,yes\n" * 5
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "patients.csv"
+        ...     _ = path.write_text(rows)
+        ...     TableData(table=str(path), client="hospital", target="ill").federation().features
+        ('age',)
+    """
 
     table: str
     client: str | None = None
@@ -149,7 +159,19 @@ class TableData(_Changes):
 @describes("data")
 @dataclass(frozen=True, kw_only=True)
 class FolderData(_Changes):
-    """`[data]`: a folder with a subfolder of arrays per client."""
+    """`[data]`: a folder with a subfolder of arrays per client.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for client in ("basel", "lyon"):
+        ...         (Path(folder) / client).mkdir()
+        ...         np.savez(f"{folder}/{client}/train.npz", x=np.eye(4), y=np.array([0, 1, 0, 1]))
+        ...     FolderData(folder=folder).federation().clients
+        ('basel', 'lyon')
+    """
 
     folder: str
     val: float | None = None
@@ -174,7 +196,14 @@ DataChoice: TypeAlias = NamedData | TableData | FolderData
 @describes("model")
 @dataclass(frozen=True, kw_only=True)
 class ModelChoice:
-    """`[model]`: the network and its loss."""
+    """`[model]`: the network and its loss.
+
+    Example:
+        >>> ModelChoice(name="mlp", options={"hidden": [64]}).settings()
+        {}
+        >>> ModelChoice(init="runs/first").weights()
+        Weights(path='runs/first', rename={}, sha256=None)
+    """
 
     name: str | None = None
     loss: str | None = None
@@ -267,74 +296,6 @@ class ModelChoice:
         if self.frozen is not None:
             task.require_frozen(self.frozen)
         return task
-
-
-@describes("run")
-@dataclass(frozen=True, kw_only=True)
-class RunChoice:
-    """`[run]`: rounds, cohort, backend and evaluation."""
-
-    rounds: int = DEFAULT_ROUNDS
-    cohort: float | int = 1.0
-    seed: int = 0
-    backend: str = "auto"
-    chunk_size: int | None = None
-    mode: Mode | None = None
-    traced: bool | None = None
-    channels_last: bool | None = None
-    device: str | None = None
-    workers: int | None = None
-    address: str | None = None
-    actors: int | None = None
-    state_dir: str | None = None
-    store: Literal["memory", "disk"] = "memory"
-    evaluate_every: int | None = None
-    checkpoint_every: int = 10
-    points: tuple[Point, ...] | None = None
-    metrics: tuple[str, ...] | None = None
-    weigh: Weigh = "clients"
-    serving_steps: int | None = None
-    uploads: Precision = FULL
-    faults: Faults = NO_FAULTS
-    modules: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers", "actors"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RequestError(f"run.{name} must be 1 or more; got {value}.")
-        if self.points is not None and not self.points:
-            raise RequestError('run.points is empty; name at least one, such as "after_adapt".')
-
-    def resolved(self, method: AnyMethod) -> RunChoice:
-        """Write out how often validation data are evaluated, and which points are scored."""
-        return replace(
-            self,
-            evaluate_every=self.evaluate_every or interval(self.rounds),
-            points=self.scored(method),
-        )
-
-    def scored(self, method: AnyMethod) -> tuple[Point, ...]:
-        """Say at which points clients are scored, the headline first."""
-        return self.points or (method.reported,)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments of `motet.run` that these choices stand for."""
-        plan = ("chunk_size", "mode", "traced", "channels_last", "device", "workers")
-        ray = ("address", "actors", "state_dir")
-        backend = {name: getattr(self, name) for name in (*plan, *ray)}
-        return {
-            "rounds": self.rounds,
-            "cohort": self.cohort,
-            "seed": self.seed,
-            "backend": self.backend,
-            "faults": self.faults,
-            "metrics": self.metrics,
-            "weigh": self.weigh,
-            "serving_steps": self.serving_steps,
-            "uploads": self.uploads,
-            **{name: value for name, value in backend.items() if value is not None},
-        }
 
 
 def _usual_loss(federation: Federation) -> str:

@@ -33,7 +33,18 @@ from motet.errors import CapabilityError, RequestError, nearest
 
 
 class Examples(NamedTuple):
-    """Inputs and targets of one client."""
+    """Inputs and targets of one client.
+
+    Attributes:
+        x: Inputs, [examples, ...].
+        y: Targets, [examples, ...].
+
+    Example:
+        >>> import motet
+        >>> x, y = motet.testing.ragged().data.examples("few", "train")
+        >>> x.shape, y.shape
+        (torch.Size([7, 4]), torch.Size([7]))
+    """
 
     x: Tensor
     y: Tensor
@@ -64,6 +75,14 @@ class Federation:
         aggregates: Counts and moments of each client's training rows, for tables.
         survival: Whether targets are (time, event).
         augment: How training images are varied in every round: "flip", "crop".
+
+    Example:
+        >>> import motet
+        >>> data = motet.testing.ragged().data
+        >>> data.clients[:3]
+        ('many', 'few', 'one')
+        >>> data.size("few", "train"), data.examples("few", "train").x.shape
+        (7, torch.Size([7, 4]))
     """
 
     name: str

@@ -31,6 +31,12 @@ class Heterogeneity:
         effective_classes: exp(entropy) of each client's label distribution.
         sizes: Samples per client.
         gini: Inequality of the sizes.
+
+    Example:
+        >>> import motet
+        >>> measured = motet.testing.ragged().data.heterogeneity()
+        >>> measured.sizes.tolist(), round(measured.gini, 2)
+        ([40, 7, 1, 5, 9, 6], 0.51)
     """
 
     emd: Floats | None

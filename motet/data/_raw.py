@@ -21,6 +21,18 @@ class Normalize:
 
     Channels are the first axis of an input. uint8 images are scaled to [0, 1] first, so that
     published means and standard deviations can be used.
+
+    Attributes:
+        mean: One number, or one per channel.
+        std: The same number of standard deviations, all above 0.
+
+    Example:
+        >>> Normalize(mean=(0.5,), std=(0.25,)).std
+        (0.25,)
+        >>> Normalize(mean=(0.5,), std=(0.0,))
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: every std must be above 0, got (0.0,).
     """
 
     mean: tuple[float, ...]
@@ -53,6 +65,12 @@ class Raw:
         normalize: Applied when examples are read; the arrays are not changed.
         classes: Number of classes; None for regression.
         survival: Whether targets are (time, event).
+
+    Example:
+        >>> import numpy as np
+        >>> raw = Raw(np.zeros((4, 2)), np.array([0, 1, 1, 0]), test_rows=np.array([3]), classes=2)
+        >>> raw.rows_of("train").tolist()
+        [0, 1, 2]
     """
 
     x: NDArray[Any]

@@ -61,6 +61,13 @@ class Dataset:
         where: Where to get the files, for the error message if they are missing.
         table: Reads a table and the arguments of `from_table`, instead of `load`.
         package: Python package that holds the data.
+
+    Example:
+        >>> import motet
+        >>> motet.data.dataset("digits").natural
+        False
+        >>> motet.data.dataset("heart-disease").natural
+        True
     """
 
     name: str

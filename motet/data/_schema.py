@@ -38,6 +38,11 @@ class Column:
         low: Smallest number among the training rows.
         high: Largest number among the training rows.
         unit: Unit of the numbers, such as "mg/dl".
+
+    Example:
+        >>> sex = Column(name="sex", kind="categorical", categories=("f", "m"), indicator=True)
+        >>> sex.features
+        ('sex=f', 'sex=m', 'sex_missing')
     """
 
     name: str
@@ -78,6 +83,11 @@ class Target:
         unit: Unit of the values.
         event: For "survival", the column that says whether the event happened at that time (1) or
             the example was last seen without it (0).
+
+    Example:
+        >>> target = Target(name="outcome", labels=("well", "ill"), mapping={"sick": "ill"})
+        >>> target.kind, target.labels
+        ('classes', ('well', 'ill'))
     """
 
     name: str
@@ -90,7 +100,20 @@ class Target:
 
 @dataclass(frozen=True)
 class Scaling:
-    """`(x - mean) / deviation` for each input."""
+    """`(x - mean) / deviation` for each input.
+
+    Attributes:
+        mean: One number per input.
+        deviation: One number per input.
+
+    Example:
+        >>> from motet.data import Column, Schema, Target
+        >>> age, target = Column(name="age"), Target(name="ill", labels=("no", "yes"))
+        >>> scaling = Scaling(mean=(60.0,), deviation=(10.0,))
+        >>> schema = Schema(columns=(age,), target=target, scaling=scaling)
+        >>> schema.encode({"age": ["40", "65"]}).x.tolist()
+        [[-2.0], [0.5]]
+    """
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -106,6 +129,10 @@ class Remark(NamedTuple):
         rows: How many rows.
         first: Name of the first such row.
         example: The value there; "" if it is missing.
+
+    Example:
+        >>> str(Remark("age", "filled", rows=2, first="row 7"))
+        'column "age": a missing value was filled in 2 rows, the first in row 7.'
     """
 
     column: str
@@ -136,6 +163,16 @@ class Encoded(NamedTuple):
     Attributes:
         x: Inputs, [rows, features].
         remarks: What was repaired or noticed.
+
+    Example:
+        >>> from motet.data import Column, Schema, Target
+        >>> age, target = Column(name="age"), Target(name="ill", labels=("no", "yes"))
+        >>> schema = Schema(columns=(age,), target=target, fills=(50.0,))
+        >>> encoded = schema.encode({"age": ["40", "?"]})
+        >>> encoded.x.tolist()
+        [[40.0], [50.0]]
+        >>> [str(remark) for remark in encoded.remarks]
+        ['column "age": a missing value was filled in 1 row, the first in row 2.']
     """
 
     x: NDArray[np.float32]
@@ -159,6 +196,16 @@ class Schema:
         scaling: Scaling of the inputs over all sites; None leaves them as they are.
         site_fills: Fills of single sites, which take precedence.
         site_scaling: Scaling of single sites, which takes precedence.
+
+    Example:
+        >>> from motet.data import Column, Target
+        >>> sex = Column(name="sex", kind="categorical", categories=("f", "m"))
+        >>> target = Target(name="ill", labels=("no", "yes"))
+        >>> schema = Schema(columns=(Column(name="age"), sex), target=target)
+        >>> schema.feature_names
+        ('age', 'sex=f', 'sex=m')
+        >>> schema.encode({"age": ["40"], "sex": ["M"]}).x.tolist()
+        [[40.0, 0.0, 1.0]]
     """
 
     columns: tuple[Column, ...]

@@ -43,6 +43,12 @@ class Deployment:
         superlink_port: Port of the SuperLink, on the server's loopback interface.
         site_port: Port of a site's own processes, on the site's loopback interface.
         listen: Address that the path filter listens on.
+
+    Example:
+        >>> from pathlib import Path
+        >>> net = Deployment(Path("net"), "heart", ("basel", "lyon"), "fl.example.org")
+        >>> net.address, net.site("basel").name
+        ('fl.example.org:8443', 'basel')
     """
 
     path: Path

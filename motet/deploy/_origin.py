@@ -10,7 +10,7 @@ from motet.errors import RequestError
 
 
 def experiment_of(run: Path) -> Experiment:
-    """Read the experiment of a run directory or a config file.
+    r"""Read the experiment of a run directory or a config file.
 
     Args:
         run: A run directory, or a config file.
@@ -20,6 +20,15 @@ def experiment_of(run: Path) -> Experiment:
 
     Raises:
         RequestError: There is neither at this path.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     config = Path(folder) / "exp.toml"
+        ...     _ = config.write_text('[method]\nname = "fedper"\n')
+        ...     experiment_of(config).method.name
+        'fedper'
     """
     if not run.exists():
         raise RequestError(f"there is no run directory or config file at {run}.")

@@ -28,6 +28,12 @@ def register_sites(deployment: Deployment) -> list[str]:
 
     Raises:
         StateError: A registered site has another key in its folder now.
+
+    Example:
+        >>> import motet
+        >>> from pathlib import Path
+        >>> net = motet.deploy.Deployment.open(Path("net"))  # doctest: +SKIP
+        >>> motet.deploy.register_sites(net)  # doctest: +SKIP
     """
     control = control_of(deployment)
     known = {node.name: control.key_of(node) for node in control.nodes()}
@@ -81,6 +87,12 @@ def submit_run(
     Raises:
         StateError: An earlier run has not ended.
         CapabilityError: Models of this method cannot be scored elsewhere.
+
+    Example:
+        >>> import motet
+        >>> from pathlib import Path
+        >>> net = motet.deploy.Deployment.open(Path("net"))  # doctest: +SKIP
+        >>> motet.deploy.submit_run(net, min_clients=3, deadline_s=600)  # doctest: +SKIP
     """
     check_request(len(deployment.sites), min_clients, deadline_s)
     if cross_site:

@@ -35,6 +35,13 @@ def check_site(folder: Path) -> dict[str, int]:
     Raises:
         RequestError: The folder is not a site's, or the experiment is not the agreed one.
         DataError: The data do not have the agreed form.
+
+    Example:
+        >>> from pathlib import Path
+        >>> check_site(Path("net/sites/basel"))
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: net/sites/basel is not the folder of a site: it has no ...
     """
     config = folder / CONFIG
     if not config.is_file():

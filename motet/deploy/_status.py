@@ -61,6 +61,11 @@ class Status:
         last_error: The last error in the log of the run.
         certificates: The server's certificate and the authority's.
         troubles: What needs attention, in sentences.
+
+    Example:
+        >>> status = Status("server", reachable=True, sites={}, run="running", round=3, rounds=10)
+        >>> status.to_dict()["round"], status.troubles
+        (3, ())
     """
 
     of: str
@@ -89,6 +94,14 @@ def read_status(deployment: Deployment) -> Status:
 
     Returns:
         Sites, progress and the last error.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from motet.deploy import Deployment
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     read_status(Deployment(Path(folder), "heart", ("basel",), "localhost")).reachable
+        False
     """
     trial, out = Control(deployment.trial / "flower"), deployment.trial / "run"
     if trial.is_set_up and (_answers(trial) or not deployment.out.exists()):

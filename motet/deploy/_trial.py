@@ -52,6 +52,13 @@ class Trial:
         sites: The sites that take part.
         rounds: Number of rounds; None means the experiment's own.
         deadline_s: Seconds that a round waits for replies.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from motet.deploy import Deployment
+        >>> net = Deployment(Path("net"), "heart", ("basel", "lyon"), "fl.example.org")
+        >>> Trial(net, sites=("basel",), rounds=2).out.as_posix()
+        'net/trial/run'
     """
 
     deployment: Deployment

@@ -42,6 +42,20 @@ class Draft:
         config: The experiment as sites read it: the form of the data instead of the data.
         wire: The tensors that sites will send and receive.
         traffic: What stays at a site, what leaves it and who receives it, in sentences.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import motet
+        >>> tables = {"method": {"name": "fedper"}, "data": {"name": "digits", "limit": 200}}
+        >>> experiment = motet.config.experiment_from_dict(tables)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "net"
+        ...     draft = Draft.of(experiment, path, name="digits", host="fl.example.org")
+        >>> draft.deployment.address, len(draft.deployment.sites)
+        ('fl.example.org:8443', 20)
+        >>> [tensor.name for tensor in draft.wire.up]
+        ['body.0.weight', 'body.0.bias']
     """
 
     deployment: Deployment

@@ -21,6 +21,12 @@ class ReliabilityCurve:
         predicted: Mean predicted probability of each bin.
         observed: Share of class 1 in each bin; with more than two classes, share of right answers.
         counts: Examples in the bin.
+
+    Example:
+        >>> import numpy as np
+        >>> curve = ReliabilityCurve(np.array([0.1, 0.8]), np.array([0.2, 0.7]), np.array([30, 10]))
+        >>> f"{np.average(abs(curve.predicted - curve.observed), weights=curve.counts):.2f}"
+        '0.10'
     """
 
     predicted: Array

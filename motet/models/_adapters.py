@@ -63,6 +63,9 @@ def adapter_paths(network: nn.Module) -> tuple[str, ...]:
     Returns:
         Dotted paths of modules.
 
+    Raises:
+        RequestError: The network was built without adapters.
+
     Example:
         >>> import motet
         >>> options = {"shape": (20,), "classes": 50, "adapters": 4}

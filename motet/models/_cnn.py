@@ -14,6 +14,11 @@ from motet.models._layers import image_shape
 class McMahanCNN(nn.Module):
     """Two padded 5x5 convolutions with pooling, a hidden layer of 512 (McMahan et al., 2017).
 
+    Args:
+        shape: (channels, height, width) of an image.
+        classes: Number of classes.
+        hidden: Width of the hidden layer.
+
     Example:
         >>> McMahanCNN((1, 28, 28), 3).head.out_features
         3
@@ -38,6 +43,15 @@ class FomoCNN(nn.Module):
     """Three unpadded 3x3 convolutions, a hidden layer of 64: the network of FedFomo's code.
 
     The paper (Zhang et al., ICLR 2021) says "as in McMahan et al."; its code has this one.
+
+    Args:
+        shape: (channels, height, width) of an image.
+        classes: Number of classes.
+
+    Example:
+        >>> import torch
+        >>> FomoCNN((3, 32, 32), classes=10)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(self, shape: Sequence[int], classes: int) -> None:
@@ -64,8 +78,15 @@ class FomoCNN(nn.Module):
 class EmnistCNN(nn.Module):
     """Two unpadded 3x3 convolutions, one pooling, a hidden layer of 128 (Reddi et al., 2021; Flow).
 
-    `dropout` holds the rates after the pooling and after the hidden layer; the papers use
-    (0.25, 0.5).
+    Args:
+        shape: (channels, height, width) of an image.
+        classes: Number of classes.
+        dropout: Rates after the pooling and after the hidden layer; the papers use (0.25, 0.5).
+
+    Example:
+        >>> import torch
+        >>> EmnistCNN((1, 28, 28), classes=62, dropout=(0.25, 0.5))(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 62])
     """
 
     def __init__(
@@ -91,6 +112,10 @@ class EmnistCNN(nn.Module):
 class SmallCNN(nn.Module):
     """Two padded 3x3 convolutions with pooling, a hidden layer of 64: for images of 8x8 pixels.
 
+    Args:
+        shape: (channels, height, width) of an image.
+        classes: Number of classes.
+
     Example:
         >>> SmallCNN((1, 8, 8), 3).head.out_features
         3
@@ -112,7 +137,17 @@ class SmallCNN(nn.Module):
 
 
 class SensorCNN(nn.Module):
-    """Two convolutions over time, then the mean over it: for sensor windows of (time, channels)."""
+    """Two convolutions over time, then the mean over it: for sensor windows of (time, channels).
+
+    Args:
+        shape: (time, channels) of a window.
+        classes: Number of classes.
+
+    Example:
+        >>> import torch
+        >>> SensorCNN((128, 9), classes=6)(torch.zeros(2, 128, 9)).shape
+        torch.Size([2, 6])
+    """
 
     def __init__(self, shape: Sequence[int], classes: int) -> None:
         super().__init__()

@@ -80,6 +80,22 @@ def hugging_face(
 
     Returns:
         What makes the network, for `Task` or `with_lora`.
+
+    Raises:
+        RequestError: `pool` is neither "mean" nor "first".
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from torch import nn
+        >>> class Encoder(nn.Module):  # in place of AutoModel.from_pretrained(folder)
+        ...     config = SimpleNamespace(vocab_size=100, pad_token_id=0, hidden_size=8)
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.embed = nn.Embedding(100, 8)
+        ...     def forward(self, input_ids, **options):
+        ...         return SimpleNamespace(hidden_states=(self.embed(input_ids),))
+        >>> hugging_face(Encoder, pool="mean", classes=3)().head
+        Linear(in_features=8, out_features=3, bias=True)
     """
     if pool not in (None, "mean", "first"):
         raise RequestError(f'pool= is "mean" or "first"; got {pool!r}.')

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 class Logistic(nn.Module):
     """Multinomial logistic regression: one linear layer on the flattened example.
 
+    Args:
+        shape: Shape of an example.
+        classes: Number of classes.
+
     Example:
         >>> Logistic((4,), 3).head
         Linear(in_features=4, out_features=3, bias=True)
@@ -30,6 +34,11 @@ class MLP(nn.Module):
     """Fully connected layers with ReLU; `hidden` lists their widths.
 
     `hidden=(200, 200)` is the "2NN" of McMahan et al. (2017).
+
+    Args:
+        shape: Shape of an example.
+        classes: Number of classes.
+        hidden: Widths of the hidden layers.
 
     Example:
         >>> MLP((4,), 3, hidden=(8,)).head

@@ -71,6 +71,11 @@ class MobileNetV1(nn.Module):
         norm: "batch" is the original network; "group" has no statistics to share.
         stem: "imagenet" halves the resolution at once, as the original; "small" keeps it.
         width: Multiplies the channels of every layer.
+
+    Example:
+        >>> import torch
+        >>> MobileNetV1((3, 16, 16), classes=10, width=0.1)(torch.zeros(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -111,6 +116,11 @@ class MobileNetV2(nn.Module):
         stem: "imagenet" halves the resolution at once, as the original; "small" keeps it.
         width: Multiplies the channels of every layer; the last convolution is never narrowed.
         dropout: Rate before the head; the original uses 0.2.
+
+    Example:
+        >>> import torch
+        >>> MobileNetV2((3, 16, 16), classes=10, width=0.1)(torch.zeros(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(

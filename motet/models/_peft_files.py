@@ -30,6 +30,10 @@ def save_peft(network: nn.Module, folder: str | Path, *, base: str = "") -> Path
     Returns:
         The folder.
 
+    Raises:
+        RequestError: No layer of the network has an adapter.
+        CapabilityError: Peft cannot express the network.
+
     Example:
         >>> import tempfile
         >>> from motet.models import with_lora

@@ -23,6 +23,17 @@ class LSTM(nn.Module):
 
     Parameters have torch's names and layout, so state dicts move between the two. Torch's kernel
     runs wherever no `torch.func` transform is active, our own steps elsewhere.
+
+    Args:
+        input_size: Width of an input.
+        hidden_size: Width of a layer.
+        num_layers: Number of layers.
+
+    Example:
+        >>> import torch
+        >>> outputs, (hidden, cell) = LSTM(3, 5)(torch.zeros(2, 7, 3))
+        >>> outputs.shape, hidden.shape
+        (torch.Size([2, 7, 5]), torch.Size([1, 2, 5]))
     """
 
     loops_over_time: ClassVar[bool] = True  # plans take clients one by one, for torch's kernel
@@ -125,6 +136,11 @@ class CharLSTM(NextTokenLSTM):
         embedding: Width of a character's embedding.
         hidden: Width of an LSTM layer.
         layers: Number of LSTM layers.
+
+    Example:
+        >>> import torch
+        >>> CharLSTM((5,), classes=30, hidden=8)(torch.zeros(2, 5, dtype=torch.long)).shape
+        torch.Size([2, 5, 30])
     """
 
     def __init__(
@@ -158,6 +174,11 @@ class WordLSTM(NextTokenLSTM):
         predict: "every" scores the next word at each position; "last" only the one that follows.
         embedding: Width of a word's embedding and of the projection.
         hidden: Width of the LSTM layer.
+
+    Example:
+        >>> import torch
+        >>> WordLSTM((20,), classes=50, hidden=8)(torch.zeros(2, 20, dtype=torch.long)).shape
+        torch.Size([2, 20, 50])
     """
 
     def __init__(

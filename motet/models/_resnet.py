@@ -102,13 +102,25 @@ class ResNet(nn.Module):
 
 
 class ResNet18(ResNet):
-    """Two basic blocks in each stage."""
+    """Two basic blocks in each stage.
+
+    Example:
+        >>> import torch
+        >>> ResNet18((3, 16, 16), classes=10, width=4)(torch.zeros(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
+    """
 
     blocks = (2, 2, 2, 2)
 
 
 class ResNet34(ResNet):
-    """Sixteen basic blocks: 3, 4, 6 and 3."""
+    """Sixteen basic blocks: 3, 4, 6 and 3.
+
+    Example:
+        >>> import torch
+        >>> ResNet34((3, 16, 16), classes=10, width=4)(torch.zeros(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
+    """
 
     blocks = (3, 4, 6, 3)
 

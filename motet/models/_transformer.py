@@ -101,6 +101,12 @@ class Transformer(nn.Module):
         tied: Share the word embedding with `head`, which then owns nothing but its bias.
         bias: Give `head` a bias.
         adapters: Width of the two adapters in each layer (16 or 64 in the paper); None for none.
+
+    Example:
+        >>> import torch
+        >>> network = Transformer((20,), classes=50, layers=1, width=8, heads=2)
+        >>> network(torch.zeros(2, 20, dtype=torch.long)).shape
+        torch.Size([2, 20, 50])
     """
 
     def __init__(

@@ -24,6 +24,11 @@ class Promise:
         phases: Phases of local training whose steps reach the upload: these are charged.
         noisy: Optimizers of the method that have to be None, so that `optimizer` does their work.
         but: What is not protected.
+
+    Example:
+        >>> import motet
+        >>> motet.privacy.guarantee_of(motet.FedPer(optimizer=motet.Private())).phases
+        ('head', 'train')
     """
 
     leaves: str = MODEL
@@ -39,6 +44,11 @@ class NoPromise:
     Attributes:
         because: Which, as the rest of a sentence.
         runs: Whether the method can train with noise at all.
+
+    Example:
+        >>> import motet
+        >>> motet.privacy.guarantee_of(motet.FedAvgShared(optimizer=motet.Private()))
+        NoPromise(because='it sends examples themselves to other clients', runs=True)
     """
 
     because: str

@@ -64,6 +64,13 @@ def guarantee_of(method: AnyMethod) -> Guarantee:
 
     Returns:
         A `Promise`, or a `NoPromise` with the reason.
+
+    Example:
+        >>> import motet
+        >>> guarantee_of(motet.FedAvg(optimizer=motet.Private()))
+        Promise(leaves='the trained model', phases=('train',), noisy=(), but='')
+        >>> guarantee_of(motet.FedAvg()).because
+        'optimizer= is not private'
     """
     optimizer = private_optimizer(method)
     if optimizer is None:

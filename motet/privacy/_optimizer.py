@@ -33,7 +33,7 @@ class Private:
     """Hands an optimizer noisy gradients: no example moves their sum by more than `clip`.
 
     Works in any method whose local training steps by `optimizer=`. What that guarantees depends on
-    the method; `motet.privacy._ledger.spending` says it.
+    the method; `motet.privacy.guarantee_of` says it.
 
     Attributes:
         inner: Steps on the noisy gradients.
@@ -45,6 +45,12 @@ class Private:
         sampling: "poisson" takes every example with the same chance in every step, as the
             guarantee assumes; "shuffle" walks batches of a fixed size, without a guarantee.
         delta: The chance, for which no promise is made; below 1 / (examples of a client).
+
+    Example:
+        >>> import motet
+        >>> method = motet.FedAvg(optimizer=motet.Private(clip=1.0, noise=1.1), batch_size=32)
+        >>> motet.privacy.guarantee_of(method).leaves
+        'the trained model'
     """
 
     inner: Optimizer = Sgd(lr=0.1)

@@ -33,6 +33,11 @@ class PrivateMean(FromSingleUploads):
         clip: C, the bound on the norm of a client's change.
         noise: The sum gets normal noise of standard deviation noise * C. 0 is no guarantee.
         delta: The chance, for which no promise is made; below 1 / clients.
+
+    Example:
+        >>> import motet
+        >>> motet.FedAvg(reduce=motet.PrivateMean(clip=0.5, noise=1.0)).reduce.clip
+        0.5
     """
 
     clip: float = 1.0

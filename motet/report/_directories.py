@@ -58,6 +58,14 @@ def unchanged(paths: Sequence[Path]) -> Iterator[None]:
 
     Raises:
         StateError: A run was replaced in the meantime.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder, unchanged([Path(folder)]):
+        ...     runs = sorted(Path(folder).glob("*/config.toml"))
+        >>> runs
+        []
     """
     before = {path: _stamp(path / CONFIG) for path in paths}
     yield
@@ -79,6 +87,13 @@ def read_all(paths: Sequence[Path]) -> list[Results]:
 
     Raises:
         StateError: A directory holds neither a comparison nor a run with scores.
+
+    Example:
+        >>> from pathlib import Path
+        >>> read_all([Path("nowhere")])
+        Traceback (most recent call last):
+            ...
+        motet.errors.StateError: nowhere holds neither a run nor a comparison: config.toml is ...
     """
     tables = {path: _tables(path) for path in paths}
     compared = [Results.read(path) for path in paths if "compare" in tables[path]]

@@ -70,6 +70,14 @@ def write_page(text: str, path: str | Path) -> None:
 
     Raises:
         RequestError: The file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_page("<!doctype html>", Path(folder) / "report.html")
+        ...     [file.name for file in Path(folder).iterdir()]
+        ['report.html']
     """
     try:
         write_atomically(Path(path), text.encode(), shared=True)
@@ -88,6 +96,13 @@ def page(comparisons: Sequence[Results]) -> str:
 
     Returns:
         HTML without external resources.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> found = motet.compare([motet.FedAvg()], world.task, world.data, rounds=1, seeds=1)
+        >>> page([found]).splitlines()[0]
+        '<!DOCTYPE html>'
     """
     parts = [page_part(comparison) for comparison in comparisons]
     program, plotting = _program(), _plotting()

@@ -11,7 +11,17 @@ from motet._core import tree
 
 
 class ConformanceError(AssertionError):
-    """A method breaks a promise that every method makes."""
+    """A method breaks a promise that every method makes.
+
+    Example:
+        >>> import motet
+        >>> class Nameless(motet.FedAvg):
+        ...     pass
+        >>> motet.testing.check_method(Nameless())
+        Traceback (most recent call last):
+            ...
+        motet.testing._comparing.ConformanceError: fedavg fails is_a_frozen_dataclass[ragged]: ...
+    """
 
 
 def require(holds: bool, sentence: str) -> None:  # noqa: FBT001 - reads as an assertion

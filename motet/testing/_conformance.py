@@ -37,7 +37,21 @@ ABOUT_THE_CLASS = {*declaration.CHECKS, persistence.config_round_trip}  # whatev
 
 @dataclass(frozen=True)
 class Check:
-    """One promise, for one method, in one world. Call it: it raises where the promise is broken."""
+    """One promise, for one method, in one world. Call it: it raises where the promise is broken.
+
+    Attributes:
+        promise: The function that tries the promise.
+        method: The method.
+        world: Where it is tried.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> check = next(iter(motet.testing.checks(motet.FedAvg(), world.task, world.data)))
+        >>> str(check)
+        'is_a_frozen_dataclass[given]'
+        >>> check()
+    """
 
     promise: Promise
     method: AnyMethod
@@ -89,6 +103,15 @@ def check_method(
 
     Raises:
         ConformanceError: Names every failed check, what was expected and what was found.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> method = motet.FedAvg()
+        >>> every = {check.name for check in checks(method, world.task, world.data)}
+        >>> others = every - {"is_a_frozen_dataclass"}  # your own tests skip nothing
+        >>> check_method(method, world.task, world.data, skip=others)
+        ('is_a_frozen_dataclass[given]',)
     """
     _check_names(skip)
     passed: list[str] = []
@@ -128,6 +151,9 @@ def checks(
 
     Yields:
         A check: calling it raises if the method fails it.
+
+    Raises:
+        RequestError: Only one of `task` and `data` is given.
 
     Example:
         >>> import motet

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from motet._engine.federation import Run, run, start
+from motet._engine.federation import Run, start
 from motet._engine.run_spec import down_for
+from motet._engine.running import run
 from motet.errors import DivergenceWarning
 from motet.method import AnyMethod, ClientData, RoundInfo
 from motet.testing._worlds import World

@@ -39,6 +39,12 @@ class LoopbackGrid(Grid):
         fault: What arrives of a reply: nothing, another one, several.
         offline: Names of nodes that cannot be reached.
         traffic: The bytes of every message so far, both ways.
+
+    Example:
+        >>> import motet
+        >>> grid = LoopbackGrid(motet.deploy.client_app(), {"basel": {"client": "basel"}})
+        >>> [node.name for node in grid.get_nodes()]
+        ['basel']
     """
 
     app: ClientApp

@@ -21,7 +21,21 @@ Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class World:
-    """A task, and a federation that fits it."""
+    """A task, and a federation that fits it.
+
+    Attributes:
+        name: Name of the world.
+        task: The network and its loss.
+        data: The federation.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> world
+        <World ragged: 6 clients>
+        >>> sorted(motet.run(motet.FedAvg(), world.task, world.data, rounds=0).server)[:2]
+        ['body.0.bias', 'body.0.weight']
+    """
 
     name: str
     task: Task

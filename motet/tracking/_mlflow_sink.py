@@ -34,6 +34,10 @@ class MLflowSink(Watcher):
         uri: Tracking URI, such as "sqlite:///mlflow.db" or "http://host:5000".
         experiment: Name of the MLflow experiment; created if it does not exist.
         before: Rows that finished earlier, needed for the shares of harmed clients.
+
+    Example:
+        >>> MLflowSink("http://host:5000", experiment="heart").experiment
+        'heart'
     """
 
     def __init__(self, uri: str, experiment: str = "motet", *, before: Iterable[Row] = ()) -> None:

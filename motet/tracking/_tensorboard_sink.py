@@ -30,6 +30,16 @@ class TensorBoardSink(Watcher):
     Args:
         directory: Directory for the event files.
         before: Rows that finished earlier, needed for the shares of harmed clients.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sink = TensorBoardSink(folder)
+        ...     sink.failed("fedavg", 0, "out of memory")
+        ...     sink.close()
+        ...     [file.is_file() for file in Path(folder).rglob("events*")]
+        [True]
     """
 
     def __init__(self, directory: str | Path, *, before: Iterable[Row] = ()) -> None:

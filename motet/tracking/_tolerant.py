@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 
 
 class Tolerant(Watcher):
-    """Forwards to a watcher until it raises; then warns once and stops forwarding."""
+    """Forwards to a watcher until it raises; then warns once and stops forwarding.
+
+    Args:
+        watcher: The watcher that may fail.
+        name: What to call it in the warning.
+        warn: Receives the warning.
+
+    Example:
+        >>> from motet.tracking import Watcher
+        >>> class Broken(Watcher):
+        ...     def close(self):
+        ...         raise OSError("disk full")
+        >>> Tolerant(Broken(), "TensorBoard", print).close()
+        TensorBoard could not be written and is disabled: disk full.
+    """
 
     def __init__(self, watcher: Watcher, name: str, warn: Callable[[str], None]) -> None:
         self.watcher, self.name, self.warn = watcher, name, warn

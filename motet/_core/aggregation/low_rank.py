@@ -24,6 +24,14 @@ class ExactLora:
 
     The mean of B times the mean of A is something else. What is missing goes into the residual of
     each layer, a matrix beside the frozen weight: `with_lora(..., exact=True)` makes room for it.
+
+    Attributes:
+        weights: How clients count.
+
+    Example:
+        >>> import motet
+        >>> motet.FedAvg(reduce=motet.ExactLora()).reduce.weights
+        'examples'
     """
 
     weights: Weights = "examples"

@@ -56,6 +56,16 @@ class Mean:
 
     A stack of clients becomes one mean in the precision of the uploads, by one product; the means
     of stacks are summed in double precision, so that a large cohort loses nothing.
+
+    Attributes:
+        weights: How clients count: by training "examples", "uniform", or by number of "batches".
+
+    Example:
+        >>> import torch
+        >>> uploads = {"w": torch.tensor([[1.0], [4.0]])}  # [clients, ...]
+        >>> mean = Mean()
+        >>> mean.finish(mean.lift(["a", "b"], uploads, torch.tensor([20.0, 10.0])))
+        {'w': tensor([2.])}
     """
 
     weights: Weights = "examples"
@@ -89,7 +99,18 @@ class Mean:
 
 @dataclass(frozen=True, kw_only=True)
 class Gather:
-    """Every upload by itself, by client: for servers that compare clients."""
+    """Every upload by itself, by client: for servers that compare clients.
+
+    Attributes:
+        weights: How clients count, for servers that ask.
+
+    Example:
+        >>> import torch
+        >>> gather = Gather()
+        >>> uploads = {"w": torch.tensor([[2.0], [1.0]])}  # [clients, ...]
+        >>> gather.finish(gather.lift(["b", "a"], uploads, torch.ones(2)))
+        {'a': {'w': tensor([1.])}, 'b': {'w': tensor([2.])}}
+    """
 
     weights: Weights = "uniform"
     needs_single_uploads = True

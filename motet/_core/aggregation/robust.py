@@ -79,6 +79,13 @@ class Median(FromSingleUploads):
 
     Yin et al., "Byzantine-Robust Distributed Learning", ICML 2018. Holds while more than half of
     the uploads are honest. Clients count equally.
+
+    Example:
+        >>> import torch
+        >>> uploads = {"w": torch.tensor([[1.0], [2.0], [99.0]])}
+        >>> median = Median()
+        >>> median.finish(median.lift("abc", uploads, torch.ones(3)))
+        {'w': tensor([2.])}
     """
 
     weights: ClassVar[Weights] = "uniform"
@@ -100,6 +107,13 @@ class TrimmedMean(FromSingleUploads):
     Attributes:
         trim: Share of the uploads that is cut off at either end, rounded up; at least one or two
             stay in the middle.
+
+    Example:
+        >>> import torch
+        >>> uploads = {"w": torch.tensor([[-50.0], [1.0], [2.0], [3.0], [99.0]])}
+        >>> trimmed = TrimmedMean(trim=0.2)
+        >>> trimmed.finish(trimmed.lift("abcde", uploads, torch.ones(5)))
+        {'w': tensor([2.])}
     """
 
     trim: float = 0.1
@@ -131,6 +145,13 @@ class Krum(FromSingleUploads):
         attackers: How many bad uploads to reckon with in a round (f), among the finite ones.
         keep: How many uploads to average (m): 1 is Krum, more is Multi-Krum.
         weights: How the kept uploads count.
+
+    Example:
+        >>> import torch
+        >>> uploads = {"w": torch.tensor([[1.0], [1.1], [1.2], [99.0]])}
+        >>> krum = Krum(attackers=1)
+        >>> krum.finish(krum.lift("abcd", uploads, torch.ones(4)))
+        {'w': tensor([1.])}
     """
 
     attackers: int = 1
@@ -169,6 +190,11 @@ class ClippedMean(FromSingleUploads):
     Attributes:
         limit: Bound on the norm of a change; None takes the median norm of the round.
         weights: How clients count.
+
+    Example:
+        >>> import motet
+        >>> motet.FedAvg(reduce=motet.ClippedMean(limit=1.0)).reduce.limit
+        1.0
     """
 
     limit: float | None = None

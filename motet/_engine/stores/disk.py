@@ -57,9 +57,22 @@ class DiskStore:
     Args:
         path: The file; it is made at the first use.
         read_only: Look at the last commit of a store that another process writes.
+        tables: SQL statements that make further tables of the same file.
 
     Attributes:
         damaged: Why the state of a client could not be read, by client; it starts afresh.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = DiskStore(f"{folder}/clients.sqlite")
+        ...     store.expect(lambda: {"head": torch.zeros(2)})
+        ...     store.put("basel", {"head": torch.ones(2)})
+        ...     store.commit()
+        ...     list(store), store.get("basel")["head"]
+        ...     store.close()
+        (['basel'], tensor([1., 1.]))
     """
 
     def __init__(

@@ -20,6 +20,15 @@ class Partition(ABC):
 
     The same key gives the same division on every machine. Every recipe finishes: an impossible
     request raises an error that gives the numbers, instead of being drawn again and again.
+
+    Example:
+        >>> import motet
+        >>> import numpy as np
+        >>> class Halves(Partition):
+        ...     def assign(self, labels, key, coarse=None):
+        ...         return np.array_split(np.arange(len(labels)), 2)
+        >>> [rows.tolist() for rows in Halves().assign(np.zeros(5), motet.Key(0))]
+        [[0, 1, 2], [3, 4]]
     """
 
     needs_classes: ClassVar[bool] = True

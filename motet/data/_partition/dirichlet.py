@@ -73,6 +73,14 @@ class TwoLevelDirichlet(Partition):
         alpha: Concentration over coarse labels.
         beta: Concentration over the fine labels of a coarse one.
         minimum: Minimum number of samples per client.
+
+    Example:
+        >>> import motet
+        >>> import numpy as np
+        >>> fine, coarse = np.arange(40) % 4, np.arange(40) % 2
+        >>> parts = TwoLevelDirichlet(clients=4, alpha=0.5).assign(fine, motet.Key(0), coarse)
+        >>> [len(rows) for rows in parts]
+        [10, 10, 10, 10]
     """
 
     clients: int

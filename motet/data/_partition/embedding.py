@@ -28,7 +28,20 @@ AT_ONCE = 512  # rows that go through the network together
 
 
 class Embedding(ABC):
-    """Describes each row of a data set by a vector."""
+    """Describes each row of a data set by a vector.
+
+    Example:
+        >>> import numpy as np
+        >>> import motet
+        >>> class FirstPixel(Embedding):
+        ...     def vectors(self, raw, key):
+        ...         return raw.x.reshape(len(raw.x), -1)[:, :1]
+        ...     def identity(self):
+        ...         return "first pixel"
+        >>> raw = motet.data.Raw(np.arange(8.0).reshape(4, 2), np.zeros(4, int), classes=1)
+        >>> FirstPixel().vectors(raw, motet.Key(0)).shape
+        (4, 1)
+    """
 
     @abstractmethod
     def vectors(self, raw: Raw, key: Key) -> Vectors:
@@ -49,6 +62,11 @@ class Trained(Embedding):
         epochs: Most epochs; it is an error if the accuracy is not reached by then.
         lr: Learning rate of SGD with momentum 0.9, which falls to 0 along a cosine.
         batch_size: Rows per step.
+
+    Example:
+        >>> from motet.data import Latent
+        >>> Latent(clients=10, groups=4, embed=Trained(network="cnn", accuracy=0.9)).embed.epochs
+        30
     """
 
     network: str = "vgg-11"

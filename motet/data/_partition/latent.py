@@ -34,6 +34,16 @@ class Latent(Partition):
             a `Trained`; None flattens the inputs. Vectors of a trained network are kept in the
             cache of decoded data.
         minimum: Least number of samples per client.
+
+    Example:
+        >>> import motet
+        >>> import numpy as np
+        >>> inputs = np.repeat([[0.0, 0.0], [9.0, 9.0]], 10, axis=0) + np.arange(20)[:, None] / 100
+        >>> raw = motet.data.Raw(inputs, np.zeros(20, np.int64), classes=1)
+        >>> latent = Latent(clients=2, groups=2)
+        >>> parts = latent.assign(latent.strata(raw, motet.Key(0)), motet.Key(0))
+        >>> sorted(rows.tolist() for rows in parts)
+        [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [10, 11, 12, 13, 14, 15, 16, 17, 18, 19]]
     """
 
     clients: int

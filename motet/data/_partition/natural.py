@@ -22,6 +22,11 @@ class Natural(Partition):
     Attributes:
         clients: Number of clients to draw; None takes all.
         minimum: Clients with fewer rows to train on are left out.
+
+    Example:
+        >>> import motet
+        >>> Natural(clients=2).assign(["b", "a", "b", "c"], motet.Key(0))
+        [array([1]), array([0, 2])]
     """
 
     clients: int | None = None

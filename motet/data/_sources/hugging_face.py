@@ -47,6 +47,16 @@ def from_hf(
     Raises:
         RequestError: It is not such a data set, or a column is missing.
         DataError: Rows that cannot be used.
+
+    Example:
+        >>> import datasets  # doctest: +SKIP
+        >>> femnist = datasets.load_dataset("flwrlabs/femnist")  # doctest: +SKIP
+        >>> columns = {"client": "writer_id", "input": "image", "target": "character"}
+        >>> from_hf(femnist, **columns)  # doctest: +SKIP
+        >>> from_hf([1, 2], **columns)
+        Traceback (most recent call last):
+            ...
+        motet.errors.RequestError: from_hf expects a datasets.Dataset or DatasetDict; got a ...
     """
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
     wanted = [client, input, target, *([split] if isinstance(split, str) else [])]

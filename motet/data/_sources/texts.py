@@ -45,6 +45,9 @@ def from_texts(
     Returns:
         A federation whose inputs are token numbers.
 
+    Raises:
+        RequestError: `length` is below 1.
+
     Example:
         >>> data = from_texts(
         ...     {"ann": (["ab", "b"], [0, 1])},

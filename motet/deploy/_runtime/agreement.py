@@ -29,7 +29,7 @@ from motet.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """An experiment that runs in many places.
+    r"""An experiment that runs in many places.
 
     Attributes:
         experiment: Its name; sites keep their private state under it.
@@ -39,6 +39,12 @@ class Agreement:
         run: Rounds, cohort, seed and evaluation.
         tables: All of it as the tables of a config; their hash stands for the agreement.
         about: The same as read from the config; None if it was made in Python.
+
+    Example:
+        >>> config = '[method]\nname = "fedper"\n[data]\nshape = [4]\nclasses = 2\n'
+        >>> agreement = Agreement.from_text("heart", config)
+        >>> agreement.method.name, len(agreement.agreed)
+        ('fedper', 64)
     """
 
     experiment: str

@@ -58,7 +58,7 @@ def _complete(agreement: Agreement) -> dict[str, Any]:
 
 
 def read_server(path: Path, agreement: Agreement) -> Any:
-    """Read the server's state as it was last saved, while no process works in the directory.
+    r"""Read the server's state as it was last saved, while no process works in the directory.
 
     Args:
         path: The run directory of the server.
@@ -69,8 +69,20 @@ def read_server(path: Path, agreement: Agreement) -> Any:
 
     Raises:
         StateError: Nothing was saved, or a process works in the directory.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from motet.deploy import Agreement
+        >>> config = '[method]\nname = "fedper"\n[data]\nshape = [4]\nclasses = 2\n'
+        >>> read_server(Path("run"), Agreement.from_text("heart", config))
+        Traceback (most recent call last):
+            ...
+        motet.errors.StateError: run is not the run directory of a server: it has no data.json.
     """
-    federation = agreement.empty_federation(noted_clients(path))
+    clients = noted_clients(path)
+    if not clients:
+        raise StateError(f"{path} is not the run directory of a server: it has no {DATA}.")
+    federation = agreement.empty_federation(clients)
     setting = agreement.setting(federation)
     run = Run(setting, Serial(setting), agreement.run.cohort, first_server(setting))
     with open_directory(path, agreement, federation) as directory:

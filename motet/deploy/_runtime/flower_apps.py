@@ -52,6 +52,12 @@ def server_app(
 
     Returns:
         The app that Flower runs on the server.
+
+    Example:
+        >>> from motet.deploy import server_app
+        >>> app = server_app({"out": "run", "min-clients": 3})  # in server_app.py of a Flower app
+        >>> type(app).__name__
+        'ServerApp'
     """
     app = ServerApp()
 
@@ -86,6 +92,12 @@ def client_app(
 
     Returns:
         The app that Flower runs at every site.
+
+    Example:
+        >>> from motet.deploy import client_app
+        >>> app = client_app()  # in client_app.py of a Flower app
+        >>> type(app).__name__
+        'ClientApp'
     """
     app = ClientApp()
 

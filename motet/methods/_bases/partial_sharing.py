@@ -33,6 +33,12 @@ class PartialSharing(Method[State, State, State, State]):
             keeps running statistics at the client; "local_layers" keeps the whole layers there.
         server_optimizer: Steps on the averaged change of the cohort, as if it were a gradient. None
             takes the average itself, which is SGD with a step of 1.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> sorted(motet.FedPer().private_names(world.task))
+        ['head.bias', 'head.weight']
     """
 
     norm: Norm = "average"

@@ -55,6 +55,15 @@ class CapacityTable:
         lams: The lambdas.
         capacities: The capacities: counts, fractions, or None for everything.
         accuracy: [clients, lambdas, capacities].
+
+    Example:
+        >>> import numpy as np
+        >>> accuracy = np.array([[[0.5], [0.75]], [[0.75], [0.25]]])
+        >>> table = CapacityTable("val", ("a", "b"), (10, 30), (0.0, 1.0), (None,), accuracy)
+        >>> table.mean.tolist(), table.weighted_mean.tolist()
+        ([[0.625], [0.5]], [[0.6875], [0.375]])
+        >>> {client: lams.tolist() for client, lams in table.best_lambdas().items()}
+        {'a': [1.0], 'b': [0.0]}
     """
 
     split: str

@@ -53,6 +53,9 @@ def with_lora(
     Returns:
         What makes the adapted network, for `Task`.
 
+    Raises:
+        RequestError: `rank` is below 1.
+
     Example:
         >>> build = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0", rank=2)
         >>> [name for name, p in build().named_parameters() if p.requires_grad]
@@ -103,6 +106,9 @@ def merge_lora(network: nn.Module) -> nn.Module:
 
     Returns:
         A copy that computes the same, without adapters.
+
+    Raises:
+        RequestError: No layer of the network has an adapter.
 
     Example:
         >>> network = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0")()

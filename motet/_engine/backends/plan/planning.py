@@ -51,6 +51,13 @@ class ExecutionPlan:
             chunks than cores. Splitting a sum over threads changes its rounding.
         cannot_stack: Why clients cannot be stacked; empty if they could be.
         timings: What was measured: ways to carry the run out, and milliseconds per client.
+
+    Example:
+        >>> import motet
+        >>> world = motet.testing.ragged()
+        >>> run = motet.run(motet.FedAvg(), world.task, world.data, rounds=0, backend="vectorized")
+        >>> run.backend.plan.mode
+        'stack'
     """
 
     mode: Mode
