@@ -49,7 +49,7 @@ class MotetError(Exception):
         ...     motet.FedProx(mu=-1.0)
         ... except motet.errors.MotetError as reason:
         ...     print(f"{type(reason).__name__}: {reason}")
-        RequestError: mu= weighs a penalty, so it is 0 or more; got -1.0.
+        RequestError: mu= must be 0 or more; got -1.0.
     """
 
 

@@ -1,4 +1,4 @@
-"""What is learnt: an architecture and a loss, as pure functions of a model's state."""
+"""Tasks: an architecture and a loss, as pure functions of a model's state."""
 
 from __future__ import annotations
 

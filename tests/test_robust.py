@@ -332,7 +332,7 @@ def test_a_config_names_a_reduction_in_lower_case():
         (lambda: TrimmedMean(trim=0.5), "trim= is a share above 0 and below 0.5; got 0.5"),
         (lambda: Krum(attackers=-1), "attackers= is 0 or more"),
         (lambda: Krum(keep=0), "keep= 1 or more"),
-        (lambda: ClippedMean(limit=0.0), "limit= bounds a norm"),
+        (lambda: ClippedMean(limit=0.0), "limit= must be above 0"),
     ],
 )
 def test_knobs_that_switch_a_combination_off_are_refused(make, sentence):

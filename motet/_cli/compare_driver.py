@@ -1,4 +1,4 @@
-"""A comparison from where it is to its end: what `compare` and `resume` have in common."""
+"""Runs a comparison to its end: shared by `motet compare` and `motet resume`."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _warn(job: Job, comparison: Comparison) -> None:
 
 
 def _is_open(tables: Mapping[str, Any]) -> bool:
-    """Tell whether nobody named the methods, so that those that cannot run are left out."""
+    """Tell whether no method was named: those that cannot run are then left out."""
     named = tables.get("compare", {}).get("methods")
     return named in (None, "all", ["all"])
 

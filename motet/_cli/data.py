@@ -1,4 +1,4 @@
-"""`motet data`: which data sets exist, and who holds what in one of them."""
+"""`motet data`: lists data sets, and shows how one is divided among clients."""
 
 from __future__ import annotations
 

@@ -44,15 +44,17 @@ def init(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="Of the experiment; default: the method's.")
+        str | None, typer.Option(help="Name of the experiment; default: that of the method.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Under which sites reach the server.")] = "localhost",
-    port: Annotated[int, typer.Option(help="On which sites reach the server.")] = 8443,
+    host: Annotated[
+        str, typer.Option(help="Host name or address of the server, as sites reach it.")
+    ] = "localhost",
+    port: Annotated[int, typer.Option(help="Port of the server, as sites reach it.")] = 8443,
     superlink_port: Annotated[
-        int, typer.Option(help="Of the SuperLink, on the server's loopback interface.")
+        int, typer.Option(help="Port of the SuperLink, on the server's loopback interface.")
     ] = 8000,
     site_port: Annotated[
-        int, typer.Option(help="Of a site's own processes, on its loopback interface.")
+        int, typer.Option(help="Port of a site's own processes, on its loopback interface.")
     ] = 9094,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -79,10 +81,13 @@ def trial(
     *,
     sites: Annotated[
         int | None,
-        typer.Option(help=f"How many; default: all, {TRIAL_SITES} at most.", show_default=False),
+        typer.Option(
+            help=f"Number of sites; default: all, up to {TRIAL_SITES}.", show_default=False
+        ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Default: the experiment's.", show_default=False)
+        int | None,
+        typer.Option(help="Number of rounds; default: that of the experiment.", show_default=False),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier trial.")
@@ -163,7 +168,9 @@ def agree(
     directory: Directory,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="statistics.json of sites.", show_default=False),
+        typer.Argument(
+            metavar="FILE...", help="The statistics.json of each site.", show_default=False
+        ),
     ],
 ) -> None:
     """On the server: combine the statistics of sites, and write them into the experiment.

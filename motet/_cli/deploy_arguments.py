@@ -18,7 +18,7 @@ SiteFolder: TypeAlias = Annotated[
     Path, typer.Argument(metavar="SITE", help="A site's folder.", show_default=False)
 ]
 LogLevel: TypeAlias = Annotated[
-    str, typer.Option("--log-level", help="debug, info, warning or error.")
+    str, typer.Option("--log-level", help="Least level to log: debug, info, warning or error.")
 ]
 JsonLog: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Write the log as one JSON object per line.")

@@ -1,4 +1,4 @@
-"""What `motet deploy` shows: a new deployment, a trial as it goes, how a federation is."""
+"""Output of `motet deploy`: new deployments, the progress of trials, the status of federations."""
 
 from __future__ import annotations
 

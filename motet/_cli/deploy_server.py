@@ -26,10 +26,12 @@ def register(directory: Directory, *, quiet: options.Quiet = False) -> None:
 def submit(
     directory: Directory,
     *,
-    min_clients: Annotated[int, typer.Option(help="A round needs as many sites at least.")] = 1,
+    min_clients: Annotated[int, typer.Option(help="Minimum number of sites in a round.")] = 1,
     deadline: Annotated[
         float | None,
-        typer.Option(help="Seconds that a round waits; default: 600.", show_default=False),
+        typer.Option(
+            help="Seconds that a round waits for sites; default: 600.", show_default=False
+        ),
     ] = None,
     evaluate_only: Annotated[
         bool,
@@ -81,7 +83,7 @@ def start(
     *,
     resumable: Annotated[
         bool,
-        typer.Option("--resumable", help="On the server: runs have an executor of their own."),
+        typer.Option("--resumable", help="On the server: give each run an executor of its own."),
     ] = False,
     log_level: LogLevel = "info",
     as_json: JsonLog = False,
@@ -108,14 +110,15 @@ def path_filter(
         typer.Option(help="Address to listen on; default: the deployment's.", show_default=False),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Default: the deployment's.", show_default=False)
+        int | None,
+        typer.Option(help="Port to listen on; default: the deployment's.", show_default=False),
     ] = None,
     superlink_port: Annotated[
         int | None,
-        typer.Option(help="Of the SuperLink; default: the deployment's.", show_default=False),
+        typer.Option(help="Port of the SuperLink; default: the deployment's.", show_default=False),
     ] = None,
     per_address: Annotated[
-        int, typer.Option(help="Most connections of one address at once.", min=1)
+        int, typer.Option(help="Maximum number of connections from one address.", min=1)
     ] = 64,
     log_level: LogLevel = "info",
     as_json: JsonLog = False,

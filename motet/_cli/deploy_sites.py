@@ -1,4 +1,4 @@
-"""`motet deploy site`, `key` and `renew`: who takes part, with which key, trusting whom."""
+"""`motet deploy site`, `key` and `renew`: the sites, keys and certificates of a deployment."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from motet._cli.deploy_arguments import Directory, Here, SiteFolder
 
 app = typer.Typer(help="On the server: add or remove a site, or register its new key.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The site.", show_default=False)]
-PublicKey = typer.Option("--key", metavar="FILE", help="Its public key, site.key.pub.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the site.", show_default=False)]
+PublicKey = typer.Option("--key", metavar="FILE", help="Public key of the site, site.key.pub.")
 
 
 @app.command("add")
@@ -95,7 +95,7 @@ def key(
     folder: SiteFolder,
     *,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Create a new one; keep the old one beside it.")
+        bool, typer.Option("--overwrite", help="Replace the key; the old one is kept beside it.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -127,7 +127,9 @@ def renew(
     *,
     authority: Annotated[
         bool,
-        typer.Option("--authority", help="Also a new authority: every site needs its ca.crt."),
+        typer.Option(
+            "--authority", help="Renew the authority as well; every site needs its new ca.crt."
+        ),
     ] = False,
     as_json: options.Json = False,
 ) -> None:

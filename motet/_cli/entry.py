@@ -1,4 +1,4 @@
-"""The first code of the command: it listens to signals before anything heavy is loaded."""
+"""Entry point of the command: installs signal handlers before anything heavy is loaded."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ def command(
     client: Annotated[
         str | None,
         typer.Option(
-            help="Whose model.", metavar="ID", rich_help_panel=options.WHAT, show_default=False
+            help="Client whose model is exported.",
+            metavar="ID",
+            rich_help_panel=options.WHAT,
+            show_default=False,
         ),
     ] = None,
     everybody: Annotated[

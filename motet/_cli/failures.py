@@ -1,4 +1,4 @@
-"""How a command ends badly: one sentence, and an exit code that says whose turn it is."""
+"""Errors of a command: one sentence on stderr, and an exit code for each kind of error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from motet._cli.stopping import exit_code, sentence
 from motet._cli.terminal import say, say_error
-from motet._core.visible_text import visible
+from motet._core.visible_text import excerpt, visible
 from motet.errors import one_line as one_line
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -48,7 +48,7 @@ def report(error: BaseException) -> int:
         return _say(str(error), FAILED)
     if isinstance(error, _usage_error()):
         return _say(_usage(error), WRONG)
-    return _say(f"unexpected {type(error).__name__}: {one_line(error)}. {HINT}", FAILED)
+    return _say(*_unforeseen(error))
 
 
 def wants_traceback() -> bool:
@@ -59,6 +59,14 @@ def wants_traceback() -> bool:
 def _say(text: str, code: int) -> int:
     say_error(text)
     return code
+
+
+def _unforeseen(error: BaseException) -> tuple[str, int]:
+    """Describe an error that no command expects: by its file, if it is about one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        why = (error.strerror or type(error).__name__).lower()
+        return f"{excerpt(str(error.filename))} cannot be used: {why}. {HINT}", WRONG
+    return f"unexpected {type(error).__name__}: {one_line(error)}. {HINT}", FAILED
 
 
 def _usage(error: Any) -> str:

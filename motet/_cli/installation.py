@@ -1,4 +1,4 @@
-"""What `motet doctor` looks at."""
+"""Facts about this installation, for `motet doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is seen while methods run: a table in a terminal, plain lines elsewhere, both on stderr.
+"""Live view of running methods: a table in a terminal, plain lines elsewhere, both on stderr.
 
 With --json the same is told to machines, on stdout.
 """

@@ -73,7 +73,7 @@ def tour(
     *,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show errors as Python shows them.")
+        bool, typer.Option("--traceback", help="Show the full Python traceback of an error.")
     ] = False,
 ) -> None:
     """Personalized federated learning: every client ends with the model that is best for it."""

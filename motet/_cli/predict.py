@@ -22,7 +22,7 @@ Site = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Whose model of a directory; default: that of the site each row names.",
+        help="Client whose model is used; default: the site that each row names.",
         show_default=False,
         rich_help_panel=options.WHAT,
     ),

@@ -1,4 +1,4 @@
-"""How far the work is: a bar in a terminal, plain lines elsewhere, both on stderr."""
+"""Progress of a command: a bar in a terminal, plain lines elsewhere, both on stderr."""
 
 from __future__ import annotations
 

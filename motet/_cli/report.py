@@ -14,7 +14,7 @@ def command(
     directories: Annotated[
         list[Path],
         typer.Argument(
-            help="What `motet compare --out` or `motet run --out` made.", metavar="DIR..."
+            help="Output directory of `motet compare` or `motet run`.", metavar="DIR..."
         ),
     ],
     *,

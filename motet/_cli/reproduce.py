@@ -19,7 +19,10 @@ def command(
     name: Annotated[str, typer.Argument(help="A recipe by name, or a file that ends in .toml.")],
     *,
     scale: Annotated[
-        str, typer.Option(help="How much of it: hour, night or full.", rich_help_panel=options.RUN)
+        str,
+        typer.Option(
+            help="How much of the table to run: hour, night or full.", rich_help_panel=options.RUN
+        ),
     ] = "hour",
     out: Annotated[
         Path | None,

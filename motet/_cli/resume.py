@@ -1,4 +1,4 @@
-"""`motet resume`: go on with a run or a comparison that was interrupted."""
+"""`motet resume`: continues a run or a comparison that was interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def command(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="The seed that the run has; another one is refused.",
+            help="Seed of the run; a different seed is refused.",
             rich_help_panel=options.RUN,
             show_default=False,
         ),

@@ -1,4 +1,4 @@
-"""Drive a recorded run to its end: what `motet run` and `motet resume` have in common."""
+"""Drives a recorded run to its end: shared by `motet run` and `motet resume`."""
 
 from __future__ import annotations
 

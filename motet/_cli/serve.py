@@ -24,10 +24,10 @@ def command(
         int, typer.Option(help="Port; 0: any free one.", rich_help_panel=options.RUN)
     ] = 8000,
     max_bytes: Annotated[
-        int, typer.Option(help="Size of a request at most.", rich_help_panel=options.RUN)
+        int, typer.Option(help="Maximum size of a request in bytes.", rich_help_panel=options.RUN)
     ] = 1_000_000,
     max_rows: Annotated[
-        int, typer.Option(help="Rows in a request at most.", rich_help_panel=options.RUN)
+        int, typer.Option(help="Maximum number of rows in a request.", rich_help_panel=options.RUN)
     ] = 1_000,
     na: MissingTexts = None,
     strict: Strict = False,

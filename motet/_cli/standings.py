@@ -1,4 +1,4 @@
-"""Where every run stands, and how long the rest will take."""
+"""Progress of every run of a comparison, and an estimate of the time left."""
 
 from __future__ import annotations
 

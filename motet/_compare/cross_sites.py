@@ -1,4 +1,4 @@
-"""Who can use whose model: every client's final model on every client's test data."""
+"""Cross-site scores: every client's final model on every client's test data."""
 
 from __future__ import annotations
 

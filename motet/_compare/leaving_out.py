@@ -1,4 +1,4 @@
-"""What each client contributes: the others' scores with and without it, paired."""
+"""Contributions of clients: the others' scores with and without it, paired."""
 
 from __future__ import annotations
 

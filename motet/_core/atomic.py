@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a crash in the middle leaves the old ones."""
+"""Atomic writes: after a crash a file is the old one or the new one, never half of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks as users hand them over, checked before anything depends on them."""
+"""Checks of the networks that users pass, before anything depends on them."""
 
 from __future__ import annotations
 

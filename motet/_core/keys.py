@@ -1,4 +1,4 @@
-"""The only door to randomness.
+"""Keys: named, reproducible streams of randomness, the only ones in this package.
 
 Every stream is named: run seed, then whatever it belongs to (round, client, purpose). Equal names
 give equal streams on every machine and in every order of execution, so nothing depends on who ran

@@ -1,4 +1,4 @@
-"""The points of a round at which a client can be scored, and what each is called in plain words."""
+"""The points of a round at which a client can be scored, with their names in plain words."""
 
 from __future__ import annotations
 

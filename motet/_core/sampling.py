@@ -1,4 +1,4 @@
-"""Who takes part in a round."""
+"""Sampling of the clients that take part in a round."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def cohort_size(cohort: float | int, clients: int) -> int:
         return cohort
     if not 0 < cohort <= 1:
         raise CohortError(
-            f"cohort={cohort} is a fraction, so it lies above 0 and at most at 1.0; a count is a "
-            "whole number."
+            f"a cohort that is a fraction must be above 0 and at most 1.0; got {cohort}. Write a "
+            "count as a whole number."
         )
     return max(1, round(cohort * clients))
 

@@ -46,7 +46,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         if self.last < 0:
-            raise RequestError(f"Blocks(last=) counts blocks, so it is 0 or more; got {self.last}.")
+            raise RequestError(f"Blocks(last=) must be 0 or more; got {self.last}.")
 
 
 Selector: TypeAlias = str | Blocks | Sequence[str | Blocks]

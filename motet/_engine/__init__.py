@@ -1,1 +1,1 @@
-"""What runs a federation: rounds, backends, scores."""
+"""The engine of a federation: rounds, backends, scores."""

@@ -108,7 +108,7 @@ def scored(
 def keeper(
     run: Run, split: str, clients: Sequence[str], runs: int
 ) -> Callable[[str, int], np.ndarray] | None:
-    """Choose whose examples are kept, if `runs` runs share the limit; None: nobody's."""
+    """Choose the clients whose examples are kept, if `runs` runs share the limit."""
     if not runs:
         return None
     setting = run.setting

@@ -172,7 +172,7 @@ class _Writer:
 
 
 def _squared(node: fx.Node) -> fx.Node | None:
-    """Return the tensor that a node squares, if nobody else needs the square."""
+    """Return the tensor that a node squares, if no other node needs the square."""
     root = node.args[0] if node.target is aten.pow.Tensor_Scalar and node.args[1] == 2 else None
     return root if isinstance(root, fx.Node) and len(node.users) == 1 else None
 

@@ -1,4 +1,4 @@
-"""The pass that reuses memory: a value that nobody reads any more lends its memory to the next.
+"""The pass that reuses memory: the memory of a value that is read no more goes to the next one.
 
 `sqrt(v) / spread + eps` makes three tensors as large as the weights; the last two can lie where the
 first one did. Memory that is used again is still in the cache, and need not be asked for.

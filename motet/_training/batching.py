@@ -1,4 +1,4 @@
-"""How a phase of local work walks a client's data.
+"""Batches: the order in which a phase of local work visits a client's data.
 
 A method names its phases and gives each a `Plan`; the backend draws the order beforehand, from keys
 alone. Short batches and missing steps are weight-0 rows in the order, so a method never sees a
@@ -89,7 +89,7 @@ class Plan:
                 f"part=(i, k) is the i-th of k parts, counted from 0; got {self.part}."
             )
         if not 0 < self.share <= 1:
-            raise RequestError(f"share= lies above 0 and is at most 1; got {self.share}.")
+            raise RequestError(f"share= must be above 0 and at most 1; got {self.share}.")
         if self.sampling not in ("shuffle", "poisson"):
             raise RequestError(f'sampling= is "shuffle" or "poisson"; got {self.sampling!r}.')
 

@@ -1,4 +1,4 @@
-"""Losses and optimizers by value: what computes the same has the same identity, made when it may.
+"""Identity of losses and optimizers, compared by value rather than by object.
 
 A traced step is used again wherever its identity comes up again. So a loss that a method makes anew
 in every round, a lambda or a `partial`, has to be equal to the one of the round before. Functions

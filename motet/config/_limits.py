@@ -1,4 +1,4 @@
-"""How much a config may ask for: a slip of the keyboard gets a sentence, not all of the memory.
+"""Upper limits of a config: a typo gets an error message instead of all of the memory.
 
 Limits are far above what anybody has run, and hold for configs and the command line only: whoever
 calls Motet from Python knows what they do.

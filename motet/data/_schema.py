@@ -274,7 +274,7 @@ class Schema:
         return encode_rows(self, table, site, row_name)
 
     def at(self, site: str) -> Schema:
-        """Make the schema of one site: its own statistics where it has some, nobody else's."""
+        """Make the schema of one site, with no statistics of other sites."""
         fills = self.site_fills.get(site, self.fills)
         scaling = self.site_scaling.get(site, self.scaling)
         return replace(self, fills=fills, scaling=scaling, site_fills={}, site_scaling={})

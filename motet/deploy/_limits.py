@@ -1,4 +1,4 @@
-"""What one stranger may cost a server: connections, seconds for a header, seconds for a body.
+"""Limits of the server for each peer: connections, seconds for a header, seconds for a body.
 
 Connections are counted when they are accepted, before TLS: a stranger who never says a word is
 counted, too. uvicorn has a limit for all connections together, which one stranger could use up.

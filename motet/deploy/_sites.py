@@ -76,7 +76,7 @@ def rekey_site(deployment: Deployment, name: str, key: Path) -> SiteChange:
     if holder is not None:
         raise RequestError(
             f"the key {mark} is registered for {holder.name} already; "
-            + ("nothing is to be done." if holder.name == name else "every site needs its own.")
+            + ("there is nothing to do." if holder.name == name else "every site needs its own.")
         )
     was_registered = _unregister(control, name)
     _replace_public_key(folder / KEY, contents)

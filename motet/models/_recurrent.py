@@ -94,7 +94,7 @@ class NextTokenLSTM(nn.Module):
     """Embedding, LSTM layers, an optional linear projection, a linear head over the vocabulary.
 
     `states` is called with the last hidden and cell states of all layers side by side, and passes
-    them on to nobody: it is there to be named as the representation of a sequence, as in kNN-Per.
+    them on to no layer: it is there to be named as the representation of a sequence, as in kNN-Per.
     """
 
     def __init__(

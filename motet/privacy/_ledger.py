@@ -1,4 +1,4 @@
-"""The account of a private run: what may be promised, what was spent, and what it protects."""
+"""Privacy accounting of a run: what is guaranteed, what was spent, and what is protected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the work is carried out changes no result."""
+"""Checks that the backend and the order of the work change no result."""
 
 from __future__ import annotations
 

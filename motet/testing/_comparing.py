@@ -1,4 +1,4 @@
-"""What a check may require of two trees, with a sentence where it does not hold."""
+"""Assertions about two trees of tensors, with a sentence where they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method says about itself."""
+"""Checks of what a method declares: its fields, name and card."""
 
 from __future__ import annotations
 

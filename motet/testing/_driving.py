@@ -1,4 +1,4 @@
-"""How a check makes a method work: whole runs, or the local work of one client."""
+"""Helpers of checks: whole runs of a method, or the local work of one client."""
 
 from __future__ import annotations
 

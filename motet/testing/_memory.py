@@ -1,4 +1,4 @@
-"""What a method could remember outside of its states: its fields, its class, its module."""
+"""Checks that a method remembers nothing outside its states: in fields, class or module."""
 
 from __future__ import annotations
 

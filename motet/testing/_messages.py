@@ -1,4 +1,4 @@
-"""What crosses the network, and what never does."""
+"""Checks of messages: what crosses the network, and what never does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method and its run survive being written down."""
+"""Checks that a method and its run survive saving and loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check is, and which checks it presupposes."""
+"""The type of a check, and the checks that each presupposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method's functions take values and return values: they write nowhere, and draw from nowhere."""
+"""Checks that a method's functions are pure: no argument changes, no global randomness is used."""
 
 from __future__ import annotations
 

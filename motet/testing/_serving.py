@@ -1,4 +1,4 @@
-"""Every client gets a predictor: the smallest, the newest, and the one whose reply was lost."""
+"""Checks that every client gets a predictor: the smallest, a new one, one whose reply was lost."""
 
 from __future__ import annotations
 

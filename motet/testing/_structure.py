@@ -1,4 +1,4 @@
-"""What all other checks presuppose: nothing captured, trees of tensors, rounds that end."""
+"""Checks that all others presuppose: nothing captured, trees of tensors, rounds that end."""
 
 from __future__ import annotations
 

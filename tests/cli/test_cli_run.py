@@ -341,3 +341,10 @@ def test_a_network_beside_the_config_is_found_when_the_run_is_resumed_elsewhere(
     monkeypatch.chdir("/")
     sys.path[:] = [place for place in sys.path if place != str(folder)]
     assert motet("resume", tmp_path / "run", "--quiet").code == 0
+
+
+def test_a_path_that_the_system_refuses_is_named_and_no_surprise(motet):
+    done = motet("run", "x" * 5000)
+    assert done.code == 2
+    assert "file name too long" in done.err
+    assert "unexpected" not in done.err

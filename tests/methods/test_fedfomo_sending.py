@@ -229,7 +229,7 @@ def test_hierarchical_adds_averages_of_several_clients_and_takes_nothing_away(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"models": 0}, "models= counts the client's own model too"),
+        ({"models": 0}, "models= includes the client's own and must be at least"),
         ({"models": 1, "weighting": "leave_one_out"}, "at least 2"),
         ({"explore": 1.5}, "explore= is a chance"),
         ({"decay": -0.1}, "decay= is 0 or more"),

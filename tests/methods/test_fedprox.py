@@ -99,7 +99,7 @@ def test_a_neutral_mu_is_an_alarm_and_a_negative_one_is_refused():
     warnings = finish(FedProx(mu=0.0), BOWL, bowls(a=(1.0, 1.0)), rounds=0).warnings
     assert any("is fedavg" in warning for warning in warnings)
     assert not finish(FedProx(), BOWL, bowls(a=(1.0, 1.0)), rounds=0).warnings
-    with pytest.raises(RequestError, match="mu= weighs a penalty"):
+    with pytest.raises(RequestError, match="mu= must be 0 or more"):
         FedProx(mu=-1.0)
 
 

@@ -31,7 +31,7 @@ def test_settings_of_ray_are_refused_by_other_backends():
 
 
 def test_a_run_without_actors_is_refused():
-    with pytest.raises(RequestError, match="actors counts processes"):
+    with pytest.raises(RequestError, match="actors must be 1 or more"):
         started(FedAvg(), backend="ray", actors=0)
 
 

@@ -151,7 +151,7 @@ def test_a_damaged_state_is_refused_and_not_begun_afresh(tmp_path):
     shard = crew.shards[home(run, "many")]
     shard.store.database.write("UPDATE clients SET checksum = checksum + 1")
     shard.store.database.commit()
-    with pytest.raises(StateError, match=r"cannot be read: .* Go on from the last checkpoint"):
+    with pytest.raises(StateError, match=r"cannot be read: .* Resume from the last checkpoint"):
         run.advance()
 
 

@@ -1,1 +1,1 @@
-"""How uploads become one."""
+"""Aggregation: the uploads of a cohort, combined."""

@@ -1,8 +1,8 @@
-"""How uploads become one: a weighted mean, or all of them side by side.
+"""Aggregation: the weighted mean of uploads, or all of them side by side.
 
 A reduction is a monoid: `lift` makes a partial result from some clients, `merge` joins two,
 `finish` reads the result. So workers may pre-reduce, and partial results are merged in a fixed
-order whoever finished first.
+order, whichever worker finishes first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Combinations that a few bad uploads cannot carry off: median, trimmed mean, Krum, clipping.
+"""Robust aggregation, for cohorts with bad uploads: median, trimmed mean, Krum, clipping.
 
 All of them look at single uploads, so they exclude secure aggregation. All follow three rules: an
 upload with a NaN or an infinity counts as lost; numbers are combined in double precision; integers
@@ -142,7 +142,7 @@ class Krum(FromSingleUploads):
     The paper's guarantee needs n > 2 attackers + 2.
 
     Attributes:
-        attackers: How many bad uploads to reckon with in a round (f), among the finite ones.
+        attackers: Number of bad uploads to expect in a round (f), among the finite ones.
         keep: How many uploads to average (m): 1 is Krum, more is Multi-Krum.
         weights: How the kept uploads count.
 
@@ -202,9 +202,7 @@ class ClippedMean(FromSingleUploads):
 
     def __post_init__(self) -> None:
         if self.limit is not None and not self.limit > 0:
-            raise RequestError(
-                f"limit= bounds a norm, so it is above 0, or None; got {self.limit}."
-            )
+            raise RequestError(f"limit= must be above 0, or None; got {self.limit}.")
 
     def combined(self, cohort: Cohort) -> Any:
         origin = _origin(cohort)

@@ -138,7 +138,7 @@ class Shard:
         if found != mark:
             raise StateError(
                 f"{self.folder} should hold {mark}, and holds {found}: the process was restarted "
-                "on a machine without this folder, or another run uses it. Go on from the last "
+                "on a machine without this folder, or another run uses it. Resume from the last "
                 "checkpoint, with a state_dir of its own."
             )
 
@@ -149,7 +149,7 @@ class Shard:
     def _refuse_damage(self) -> None:
         for client, why in self.store.damaged.items():
             raise StateError(
-                f'what client "{client}" keeps cannot be read: {why}. Go on from the last '
+                f'what client "{client}" keeps cannot be read: {why}. Resume from the last '
                 "checkpoint."
             )
 

@@ -77,7 +77,7 @@ def decode_tff(held: Held, *, name: str, length: int) -> Arrays:
     both = [user for user in sizes["train"] if user in sizes["test"]]
     if not both:
         raise DataError(
-            f"no user of {paths['train']} is in {paths['test']}, so nobody could be tested. Get "
+            f"no user of {paths['train']} is in {paths['test']}, so no user could be tested. Get "
             f"both files again: {held.where}"
         )
     chosen = sorted(both, key=lambda user: (-sizes["train"][user], user))[:MOST_USERS]

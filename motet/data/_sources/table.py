@@ -199,7 +199,7 @@ def _how_to_read(given: Mapping[str, Any], client: str | None, options: TableOpt
     if given["decimal"] not in (None, ".", ","):
         raise RequestError(f'decimal must be "." or ",", got {given["decimal"]!r}.')
     if given["skip_rows"] < 0:
-        raise RequestError(f"skip_rows counts lines, so it is 0 or more; got {given['skip_rows']}.")
+        raise RequestError(f"skip_rows must be 0 or more; got {given['skip_rows']}.")
     codes = [name.strip() for names in options.categorical for name in (names, *names.split(","))]
     return HowToRead(
         encoding=given["encoding"],

@@ -58,7 +58,7 @@ def from_texts(
         [[1, 2], [2, 0]]
     """
     if length < 1:
-        raise RequestError(f"length= counts tokens, so it is 1 or more; got {length}.")
+        raise RequestError(f"length= must be 1 or more; got {length}.")
 
     def encoded(texts: Texts) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
         return {

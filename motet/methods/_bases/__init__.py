@@ -1,1 +1,1 @@
-"""What several methods share."""
+"""Base classes and helpers that several methods share."""

@@ -32,9 +32,7 @@ class Tethered(Method[Server, State, State, State], Generic[Server]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.lam >= 0:
-            raise RequestError(
-                f"{type(self).__name__}(lam=) weighs a penalty, so it is 0 or more; got {self.lam}."
-            )
+            raise RequestError(f"{type(self).__name__}(lam=) must be 0 or more; got {self.lam}.")
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
         neutral = f"{self.name}: lam=0 cuts the tether, so the personal models are Local's."

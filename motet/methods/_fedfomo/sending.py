@@ -34,7 +34,7 @@ class Sending:
         least = 2 if self.weighting == "leave_one_out" else 1
         if self.models < least:
             raise RequestError(
-                f"models= counts the client's own model too, so it is at least {least} with "
+                f"models= includes the client's own and must be at least {least} with "
                 f"weighting={self.weighting!r}; got {self.models}."
             )
         if not 0 <= self.explore <= 1 or self.decay < 0:

@@ -1,4 +1,4 @@
-"""What remembering more is worth: the accuracy of kNN-Per at every lambda and capacity."""
+"""Accuracy of kNN-Per at every lambda and capacity of the datastore."""
 
 from __future__ import annotations
 

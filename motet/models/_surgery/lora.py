@@ -62,7 +62,7 @@ def with_lora(
         ['0.lora_A', '0.lora_B']
     """
     if rank < 1:
-        raise RequestError(f"rank= counts the rows of A, so it is 1 or more; got {rank}.")
+        raise RequestError(f"rank= must be 1 or more; got {rank}.")
     patterns = (at,) if isinstance(at, str) else tuple(at)
     scale = (rank if alpha is None else alpha) / rank
     return partial(_with_lora, build, patterns, rank, scale, train, dropout, exact=exact)

@@ -42,7 +42,7 @@ class Routing:
         if not self.temperature > 0:
             raise RequestError(f"temperature must be above 0; got {self.temperature}.")
         if not self.lam >= 0:
-            raise RequestError(f"lam weighs a penalty, so it is 0 or more; got {self.lam}.")
+            raise RequestError(f"lam must be 0 or more; got {self.lam}.")
         for name, choices in (("recurrence", Recurrence), ("favour", Favour)):
             _check_choice(name, getattr(self, name), choices)
 
