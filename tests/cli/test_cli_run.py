@@ -344,7 +344,8 @@ def test_a_network_beside_the_config_is_found_when_the_run_is_resumed_elsewhere(
 
 
 def test_a_path_that_the_system_refuses_is_named_and_no_surprise(motet):
-    done = motet("run", "x" * 5000)
+    columns = ("--client-column", "c", "--target", "y")
+    done = motet("data", "--table", "x" * 5000, *columns)
     assert done.code == 2
     assert "file name too long" in done.err
     assert "unexpected" not in done.err
