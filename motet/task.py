@@ -39,11 +39,9 @@ class Batch(NamedTuple):
         key: An integer, for dropout.
 
     Example:
-        >>> import torch
-        >>> weight = torch.tensor([1.0, 1.0, 0.0])  # the third row is padding
-        >>> batch = Batch(torch.zeros(3, 4), torch.tensor([0, 1, 0]), weight, torch.tensor(0))
-        >>> int(batch.weight.sum())
-        2
+        >>> padded = torch.tensor([1.0, 0.0])
+        >>> Batch(torch.zeros(2, 4), torch.zeros(2), padded, torch.tensor(0)).weight.sum()
+        tensor(1.)
     """
 
     x: Tensor
@@ -61,9 +59,7 @@ class Loss:
         buffers: Buffers that the forward pass has updated, by name.
 
     Example:
-        >>> import torch
-        >>> loss = 2 * Loss(torch.tensor(1.5), {}) + 0.25
-        >>> loss.value
+        >>> (2 * Loss(torch.tensor(1.5), {}) + 0.25).value
         tensor(3.2500)
     """
 
