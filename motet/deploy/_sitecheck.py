@@ -9,8 +9,8 @@ from motet.data._raw import SPLITS
 from motet.deploy._layout import CONFIG, PIN, Deployment
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.pinning import hash_of_text
-from motet.deploy._site_settings import SiteSettings, pinned_at
-from motet.errors import MotetError, RequestError
+from motet.deploy._site_settings import SiteSettings, pinned_at, plain
+from motet.errors import MotetError, RequestError, StateError
 
 
 def check_sites(deployment: Deployment, sites: Iterable[str]) -> None:
@@ -46,7 +46,12 @@ def check_site(folder: Path) -> dict[str, int]:
     config = folder / CONFIG
     if not config.is_file():
         raise RequestError(f"{folder} is not the folder of a site: it has no {CONFIG}.")
-    text = config.read_text(encoding="utf-8")
+    try:
+        text = config.read_text(encoding="utf-8")
+    except (OSError, ValueError) as reason:
+        raise StateError(
+            f"{config} cannot be read: {plain(reason)}. Ask for the file again."
+        ) from None
     _check_pin(folder, text)
     agreement, settings = Agreement.from_text("check", text), SiteSettings.read(folder)
     site, place = settings.name, folder / settings.data

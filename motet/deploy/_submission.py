@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import tomli_w
 
 from motet.deploy._layout import Deployment
 from motet.deploy._runtime.pinning import hash_of_text
-from motet.errors import RequestError
+from motet.errors import RequestError, StateError
 
 LONGEST_S = 30 * 86_400.0  # of a round
 MOST_ROUNDS = 1_000_000  # of a trial
@@ -19,17 +19,40 @@ MOST_ROUNDS = 1_000_000  # of a trial
 
 def app_settings(deployment: Deployment) -> dict[str, Any]:
     """Read the settings of the app."""
-    project = tomllib.loads((deployment.app / "pyproject.toml").read_text(encoding="utf-8"))
-    settings: dict[str, Any] = project["tool"]["flwr"]["app"]["config"]
-    return settings
+    return _settings_of(_project(deployment))
 
 
 def change_settings(deployment: Deployment, **changed: Any) -> None:
     """Change settings of the app."""
+    project = _project(deployment)
+    _settings_of(project).update(changed)
+    text = tomli_w.dumps(project, multiline_strings=True)
+    (deployment.app / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def _project(deployment: Deployment) -> dict[str, Any]:
+    """Read the description of the app, which people edit."""
     path = deployment.app / "pyproject.toml"
-    project = tomllib.loads(path.read_text(encoding="utf-8"))
-    project["tool"]["flwr"]["app"]["config"] |= changed
-    path.write_text(tomli_w.dumps(project, multiline_strings=True), encoding="utf-8")
+    try:
+        project = tomllib.loads(path.read_text(encoding="utf-8"))
+        tomllib.loads(_settings_of(project)["config"])
+    except OSError as reason:
+        said = (reason.strerror or str(reason)).lower()
+    except ValueError as reason:
+        said = str(reason).lower().rstrip(".")
+    except (KeyError, TypeError, AttributeError):  # not a table, or config is no text
+        said = "[tool.flwr.app.config] with the entry config is missing"
+    else:
+        return project
+    raise StateError(
+        f"{path} cannot be used: {said}. Restore it from a backup, or write the deployment anew "
+        "with `motet deploy init`."
+    )
+
+
+def _settings_of(project: Mapping[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = project["tool"]["flwr"]["app"]["config"]
+    return settings
 
 
 def write_settings(

@@ -11,6 +11,8 @@ from motet.deploy._certificates import write_certificates
 from motet.deploy._layout import RECORD, Deployment, check_host, check_names
 from motet.deploy._loopback import free_ports
 from motet.deploy._preflight import read_certificate
+from motet.deploy._sitecheck import check_site
+from motet.deploy._submission import app_settings
 from motet.errors import RequestError, StateError
 
 
@@ -109,3 +111,33 @@ def test_without_a_server_the_operator_hears_where_it_should_be(deployment, caps
 def test_a_command_to_copy_quotes_names_with_spaces(deployment, capsys):
     assert call(["deploy", "site", "add", "St. Mary east", str(deployment.path)]) == 0
     assert f"rekey 'St. Mary east' '{deployment.path}' --key FILE" in capsys.readouterr().out
+
+
+PROJECTS = {
+    "x = ": "invalid value",
+    "[tool]": "[tool.flwr.app.config] with the entry config is missing",
+    "[tool.flwr.app.config]\nconfig = 3": "[tool.flwr.app.config] with the entry config is missing",
+    "tool = 3": "[tool.flwr.app.config] with the entry config is missing",
+}
+
+
+@pytest.mark.parametrize("text", PROJECTS)
+def test_an_app_that_was_edited_into_nonsense_is_refused_by_its_file(text, tmp_path):
+    broken = Deployment(tmp_path, "e", ("a",), "localhost")
+    broken.app.mkdir()
+    (broken.app / "pyproject.toml").write_text(text)
+    with pytest.raises(StateError) as caught:
+        app_settings(broken)
+    assert PROJECTS[text] in str(caught.value)
+    assert "pyproject.toml cannot be used" in str(caught.value)
+
+
+def test_an_app_that_is_gone_is_named(tmp_path):
+    with pytest.raises(StateError, match=r"pyproject.toml cannot be used: no such file"):
+        app_settings(Deployment(tmp_path, "e", ("a",), "localhost"))
+
+
+def test_an_experiment_that_is_no_text_is_refused_at_the_site(tmp_path):
+    (tmp_path / "experiment.toml").write_bytes(b"\xff\xff")
+    with pytest.raises(StateError, match=r"experiment.toml cannot be read"):
+        check_site(tmp_path)
