@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def messages(least: int, most: int, users: int) -> dict[str, tuple[list[str], li
     return {user: ([t for t, _ in rows], [y for _, y in rows]) for user, rows in chosen.items()}
 
 
-def federation(least: int, most: int, users: int) -> Federation:
+def federation(least: int, most: int, users: int, *, seed: int = 0) -> Federation:
     """Tokenize them with the encoder's own tokenizer."""
     from tokenizers import Tokenizer
 
@@ -59,6 +60,7 @@ def federation(least: int, most: int, users: int) -> Federation:
         length=LENGTH,
         split=Split(val=0.0, test=0.25),
         classes=CLASSES,
+        seed=seed,
     )
 
 
@@ -71,8 +73,21 @@ def encoder() -> nn.Module:
     return AutoModel.from_config(config, add_pooling_layer=False)
 
 
-def task() -> motet.Task:
-    """An adapter of rank 2 at query and value of each layer, and a new head."""
+def task(*, adapted: bool = True) -> motet.Task:
+    """An adapter of rank 2 at query and value of each layer, and a new head; or the head alone."""
     network = hugging_face(encoder, pool="mean", classes=CLASSES)
-    build = with_lora(network, ("query", "value"), rank=RANK, alpha=4, train="head")
+    at = ("query", "value")
+    build = with_lora(network, at, rank=RANK, alpha=4, train="head") if adapted else _still(network)
     return motet.Task(build, base=MODEL / "model.safetensors")
+
+
+def _still(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """Freeze everything but the head."""
+
+    def build() -> nn.Module:
+        network = make()
+        for name, parameter in network.named_parameters():
+            parameter.requires_grad_(name.startswith("head."))
+        return network
+
+    return build

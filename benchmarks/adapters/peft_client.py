@@ -41,8 +41,10 @@ def train(work):  # type: ignore[no-untyped-def]
     order = torch.randperm(len(y))
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     for rows in order.split(BATCH):
-        mask = (x[rows] != 0).long()
-        hidden = NETWORK[0](input_ids=x[rows], attention_mask=mask).last_hidden_state
+        longest = int((x[rows] != 0).sum(1).max())
+        tokens = x[rows, :longest]  # as transformers' own collator pads: to the longest of a batch
+        mask = (tokens != 0).long()
+        hidden = NETWORK[0](input_ids=tokens, attention_mask=mask).last_hidden_state
         weight = mask[:, :, None].float()
         pooled = (hidden * weight).sum(1) / weight.sum(1)
         loss = torch.nn.functional.cross_entropy(NETWORK[1](pooled), y[rows])

@@ -64,5 +64,5 @@ def use_keyed_dropout(module: nn.Module) -> list[str]:
     return [
         f"{path}.key" if path else "key"
         for path, child in module.named_modules()
-        if isinstance(child, KeyedDropout)
+        if isinstance(child, KeyedDropout) and child.p > 0
     ]

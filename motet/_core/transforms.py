@@ -23,6 +23,15 @@ def is_wrapped(tensor: Tensor) -> bool:
     return wrapped
 
 
+def is_recording() -> bool:
+    """Tell whether operations are recorded or exported, for other values; yes if unknown."""
+    try:
+        from torch.utils._python_dispatch import _get_current_dispatch_mode as observing
+    except ImportError:
+        return True
+    return torch.jit.is_tracing() or is_exporting() or observing() is not None
+
+
 def is_transforming() -> bool:
     """Tell whether a transform runs in this thread; yes if torch does not say.
 

@@ -80,6 +80,15 @@ class Spec:
         optimizer = self.optimizer
         return optimizer.gradient if isinstance(optimizer, ExampleOptimizer) else None
 
+    @cached_property
+    def may_drop_rows(self) -> bool:
+        """Whether to leave rows of weight 0 out of steps that run as they are written.
+
+        Nothing but batch statistics sees them. It pays on a frozen base, whose passes are long.
+        """
+        task = self.task
+        return bool(task.frozen) and not task.has_batch_statistics and self._own_gradient is None
+
     def identity(self) -> Hashable | None:
         """Say what a step computes, so that its program can be used again; None if unknown."""
         try:
@@ -154,6 +163,8 @@ def _walk_one(spec: Spec, work: Work) -> list[Tensor]:
             values, width = [*state, *fixed, *like], len(like.weight)
             program = prepared(spec, "loop", flat, values, donated=len(state), width=width)
             state = owned(state) if program.overwrites else state
+        if not program.overwrites and spec.may_drop_rows:
+            like = real_rows(like)
         state = list(program.run(*state, *fixed, *like))
     return state[: len(tree.leaves(work.changing[:2]))]
 
@@ -176,13 +187,14 @@ def prepared(
     donated: int,
     width: int,
     data: int | None = None,
+    as_written: Step | None = None,
 ) -> Program:
-    """Choose between a step and its program."""
+    """Choose between a step and its program; `as_written` is the step as it runs untraced."""
     if not current().is_traced_for(width) or not traceable(values):
-        return Program(step)
+        return Program(as_written or step)
     identity = spec.identity()
     if identity is None:
-        return Program(step)
+        return Program(as_written or step)
     return spec.task.programs.get((what, identity), step, values, donated=donated, data=data)
 
 
@@ -193,6 +205,18 @@ def _laid_out(work: Work) -> Work:
 def channels_last(batch: Batch) -> Batch:
     """Lay a batch of images out as the network's convolutions like it best."""
     return batch._replace(x=image_last(batch.x))
+
+
+def real_rows(batch: Batch) -> Batch:
+    """Leave out the filling of short batches, which is at their end; also of a stack of them."""
+    if not traceable([batch.weight]):
+        return batch
+    count = int(batch.weight.count_nonzero(-1).max())
+    rows = (..., slice(max(count, 1)))
+    weight = batch.weight[rows]
+    ahead = (slice(None),) * (weight.ndim - 1)
+    own = (*ahead, slice(weight.shape[-1]))
+    return batch._replace(x=batch.x[own], y=batch.y[own], weight=weight)
 
 
 def image_last(leaf: Tensor) -> Tensor:

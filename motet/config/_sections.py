@@ -240,8 +240,12 @@ class ModelChoice:
         name = self.name or models.default_for(set_name, shape=federation.shape)
         loss = self.loss or _usual_loss(federation)
         times = self._times(loss, federation)
-        plain = ModelChoice(name=name, loss=loss, times=times).task(federation).skeleton
-        options = _complete(name, plain, self.options)
+        options = self.options
+        if ":" not in name:
+            plain = ModelChoice(name=name, loss=loss, times=times).task(federation).skeleton
+            options = _complete(name, plain, options)
+        else:  # its own function knows its options
+            options = {key: None if value == NONE else value for key, value in options.items()}
         return replace(
             self, name=name, loss=loss, times=times, bins=None, options=options, **self._origin()
         )
@@ -346,8 +350,6 @@ def _own(name: str, make: Any, **options: Any) -> nn.Module:
 
 def _complete(name: str, network: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
     """Check options against the network's keywords, and fill in the rest."""
-    if ":" in name:
-        return {key: None if value == NONE else value for key, value in given.items()}
     parameters = inspect.signature(type(network)).parameters.values()
     known = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     hints = get_type_hints(type(network).__init__)

@@ -21,6 +21,7 @@ LOOPBACK = "127.0.0.1"
 RECORD = "deployment.toml"
 CONFIG = "experiment.toml"  # at each site: the agreed experiment
 PIN = "experiment.sha256"  # at each site: its hash, which the site compares with the server's
+BASE = "base.safetensors"  # at each site: the weights that the experiment freezes, if there are any
 PACKAGE = "motet_app"  # of the Flower app
 AGREED = "agreed"  # in a site's node config: that hash
 KEY = "site.key"  # at each site; the public one is KEY.pub

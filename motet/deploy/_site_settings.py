@@ -45,6 +45,7 @@ class SiteSettings:
         max_clients: The largest federation that it accepts messages about.
         share_scores: Whether the server receives its scores.
         cross_site: Whether its own model may leave it to be scored at other sites, and theirs here.
+        base: Its file of the weights that the experiment freezes; "" if there are none.
     """
 
     name: str
@@ -56,6 +57,7 @@ class SiteSettings:
     max_clients: int = 10
     share_scores: bool = True
     cross_site: bool = False
+    base: str = ""
 
     def __post_init__(self) -> None:
         check_names((self.name,))
@@ -116,7 +118,7 @@ class SiteSettings:
             folder: Of the site.
             agreed: The hash of the experiment that it has agreed to.
         """
-        settings = {
+        settings: dict[str, object] = {
             "client": self.name,
             "data": str(folder / self.data),
             "state-dir": str(folder / self.state),
@@ -125,6 +127,8 @@ class SiteSettings:
             "share-scores": self.share_scores,
             "cross-site": self.cross_site,
         }
+        if self.base:
+            settings["base"] = str(folder / self.base)
         program = supernode(folder, server=self.server, port=self.port, key=folder / self.key)
         return [*program, *node_config(settings)]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from motet.data._raw import SPLITS
-from motet.deploy._layout import CONFIG, PIN, Deployment
+from motet.deploy._layout import BASE, CONFIG, PIN, Deployment
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.pinning import hash_of_text
-from motet.deploy._site_settings import SiteSettings, pinned_at, plain
+from motet.deploy._site_settings import SETTINGS, SiteSettings, pinned_at, plain
 from motet.errors import MotetError, RequestError, StateError
 
 
@@ -54,11 +54,35 @@ def check_site(folder: Path) -> dict[str, int]:
         ) from None
     _check_pin(folder, text)
     agreement, settings = Agreement.from_text("check", text), SiteSettings.read(folder)
+    agreement = _with_own_base(agreement, settings, folder)
     site, place = settings.name, folder / settings.data
     if not place.exists():
         raise RequestError(f"there are no data at {place}; set data in site.toml to their place.")
     data = agreement.setting_at(site, str(place)).federation.check()
     return {split: data.size(site, split) for split in SPLITS}
+
+
+def _with_own_base(agreement: Agreement, settings: SiteSettings, folder: Path) -> Agreement:
+    """Take the frozen weights from the site's own file, and compare them with the agreed ones."""
+    model = None if agreement.about is None else agreement.about.model
+    if model is None or model.base is None:
+        return agreement
+    path = folder / settings.base
+    if not settings.base or not path.is_file():
+        raise RequestError(
+            f"the experiment builds on frozen weights with the hash {model.frozen}, and "
+            f"{path if settings.base else f'base in {SETTINGS}'} is missing. Get the file from the "
+            f'operator, and name it in {SETTINGS}: base = "{BASE}".'
+        )
+    own = agreement.with_base(str(path))
+    federation = agreement.empty_federation((settings.name,))
+    found = own.task(federation).frozen_hash
+    if found != model.frozen:
+        raise RequestError(
+            f"the frozen weights in {path} have the hash {found}, and the experiment was agreed on "
+            f"{model.frozen}. Ask the operator for the file that it began with."
+        )
+    return own
 
 
 def _check_pin(folder: Path, config: str) -> None:

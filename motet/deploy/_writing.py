@@ -19,7 +19,7 @@ from motet.deploy._app import write_app
 from motet.deploy._certificates import write_certificates
 from motet.deploy._examples import agreed_data, raw_table, write_examples
 from motet.deploy._keys import write_site_key
-from motet.deploy._layout import CONFIG, KEY, PIN, Deployment, check_names, check_new
+from motet.deploy._layout import BASE, CONFIG, KEY, PIN, Deployment, check_names, check_new
 from motet.deploy._pages import write_page
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.pinning import hash_of_text
@@ -80,7 +80,7 @@ class Draft:
         federation = experiment.federation()
         sites = tuple(sorted(federation.clients))
         check_names(sites)
-        complete = experiment.resolved(federation)
+        complete = _with_frozen_hash(experiment.resolved(federation), federation)
         tables = {**complete.to_dict(), "data": agreed_data(complete.data, federation)}
         config = write_tables(tables)
         agreement = Agreement.from_text(name, config)
@@ -111,6 +111,8 @@ class Draft:
             self.write_site(site)
             write_examples(folder, self.experiment.data, self.federation, site, self._raw)
             write_site_key(folder / KEY)
+            if self.experiment.model.base:  # an example, too: a site elsewhere has its own file
+                (folder / BASE).symlink_to(self.experiment.model.base)
         services.write(self.deployment, own_code=self.own_code)
         self._write_readme()
         self.deployment.save()
@@ -133,7 +135,7 @@ class Draft:
     def own_code(self) -> str:
         """The user's own function that makes the network, which must be installed at every site."""
         name = self.experiment.model.name or ""
-        return name if ":" in name else ""
+        return name if ":" in name and not name.startswith("motet.") else ""
 
     def write_site(self, site: str) -> None:
         """Write the folder of a site, except for its data and its key."""
@@ -147,6 +149,7 @@ class Draft:
             data="data.csv" if self._holds_tables else "data",
             port=deployment.site_port,
             max_clients=deployment.most_clients,
+            base=BASE if self.experiment.model.base else "",
         )
         settings.write(folder)
         services.write_site(deployment, site)
@@ -179,6 +182,8 @@ class Draft:
             data=table,
             schema=schema,
             sent=SENT,
+            frozen=self.experiment.model.frozen,
+            base=BASE,
             columns="" if schema is None else columns_table(schema.at(site)),
             x_kind=_kind(federation.x.dtype.name),
             y_kind="numbers" if federation.classes is None else f"0 to {federation.classes - 1}",
@@ -196,6 +201,14 @@ class Draft:
             method=self.experiment.method.card.title,
             sites=self.deployment.sites,
         )
+
+
+def _with_frozen_hash(experiment: Experiment, federation: Federation) -> Experiment:
+    """Write into the agreement which frozen weights it is about, if they come from a file."""
+    model = experiment.model
+    if model.base is None:
+        return experiment
+    return replace(experiment, model=replace(model, frozen=model.task(federation).frozen_hash))
 
 
 def _kind(dtype: str) -> str:

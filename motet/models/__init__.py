@@ -6,6 +6,7 @@ output.
 
 from __future__ import annotations
 
+from motet.models._adapted import adapted
 from motet.models._adapters import adapter_paths
 from motet.models._cnn import EmnistCNN, FomoCNN, McMahanCNN, SensorCNN, SmallCNN
 from motet.models._hugging_face import hugging_face
@@ -44,6 +45,7 @@ __all__ = [
     "SmallCNN",
     "Transformer",
     "WordLSTM",
+    "adapted",
     "adapter_paths",
     "build",
     "combined",

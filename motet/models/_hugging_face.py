@@ -9,7 +9,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from motet._core.dropout import KeyedDropout
+from motet._core.transforms import is_recording
 from motet.errors import RequestError
+from motet.models._packing import pack
 
 Build: TypeAlias = Callable[[], nn.Module]
 Pool: TypeAlias = Literal["mean", "first"]
@@ -18,7 +21,11 @@ Pool: TypeAlias = Literal["mean", "first"]
 class HuggingFace(nn.Module):
     """Reads token numbers [batch, length]; padding is masked out.
 
-    Returns the logits of a model that has some, or those of `head` on pooled hidden states.
+    Returns the logits of a model that has some, or those of `head` on pooled hidden states. For
+    the latter, texts of one client are packed one behind the other, and padding costs nothing.
+
+    Attributes:
+        packs_padding: Whether the model computes the same for packed texts.
     """
 
     def __init__(
@@ -37,20 +44,54 @@ class HuggingFace(nn.Module):
             if classes is None:
                 raise RequestError(f'pool="{pool}" needs classes=: the outputs of the new head.')
             self.head = nn.Linear(config.hidden_size, classes)
+        self.packs_padding = pool is not None and _packs(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        real = torch.ones_like(tokens) if self.pad is None else (tokens != self.pad).long()
-        said = self.model(input_ids=tokens, attention_mask=self._mask(real))
+        real = self._real(tokens)
         if self.pool is None:
-            logits: Tensor = said.logits
+            logits: Tensor = self.model(input_ids=tokens, attention_mask=self._mask(real)).logits
             return logits
-        hidden: Tensor = said.last_hidden_state
+        packs = self.packs_padding and self._is_unobserved()
+        hidden = self._packed(tokens, real) if packs else self._padded(tokens, real)
         scores: Tensor = self.head(_pooled(hidden, real, self.pool))
         return scores
 
+    def _real(self, tokens: Tensor) -> Tensor:
+        """Say which tokens are no padding; an empty text is one token of it."""
+        if self.pad is None:
+            return torch.ones_like(tokens)
+        real = (tokens != self.pad).long()
+        is_first = torch.arange(tokens.shape[1], device=tokens.device) == 0
+        return torch.where(is_first & (real.sum(1, keepdim=True) == 0), 1, real)
+
+    def _is_unobserved(self) -> bool:
+        """Tell whether nobody sees where tokens are.
+
+        A recorded step holds for other texts, too; dropout goes by places; a hook may read them.
+        """
+        return not is_recording() and not any(_sees_places(module) for module in self.modules())
+
+    def _padded(self, tokens: Tensor, real: Tensor) -> Tensor:
+        said = self.model(input_ids=tokens, attention_mask=self._mask(real))
+        found: Tensor = said.last_hidden_state
+        return found
+
+    def _packed(self, tokens: Tensor, real: Tensor, *, shift: int = 0) -> Tensor:
+        packed = pack(tokens, real)
+        said = self.model(
+            input_ids=packed.tokens,
+            attention_mask=packed.mask(self._kind, causal=self.causal),
+            position_ids=packed.positions + shift,
+        )
+        return packed.unpacked(said.last_hidden_state)
+
+    @property
+    def _kind(self) -> torch.dtype:
+        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+
     def _mask(self, real: Tensor) -> Tensor:
         """Say who may look at whom, as numbers to add: no value of the mask is ever asked for."""
-        kind = next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+        kind = self._kind
         seen = real[:, None, None, :].to(kind)
         if self.causal:
             length = real.shape[1]
@@ -127,8 +168,36 @@ def _is_causal(model: nn.Module) -> bool:
     return bool(torch.equal(first[0], first[1]))
 
 
+def _packs(network: HuggingFace) -> bool:
+    """Find out whether a model takes positions, and computes the same for texts in one row."""
+    tokens, real = torch.tensor([[1, 2, 2], [2, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    was_training = network.training
+    try:
+        with torch.no_grad():
+            plain = network.eval()._padded(tokens, real)[real.bool()]
+            same, other = (
+                network._packed(tokens, real, shift=shift)[real.bool()] for shift in (0, 1)
+            )
+    except (TypeError, ValueError, IndexError, RuntimeError):  # it takes no positions
+        return False
+    finally:
+        network.train(was_training)
+    # A model that does not tell positions apart could count them in another way, unseen.
+    return _close(same, plain) and not _close(other, plain)
+
+
+def _close(found: Tensor, expected: Tensor) -> bool:
+    return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
+
+
+def _sees_places(module: nn.Module) -> bool:
+    drops = isinstance(module, (nn.Dropout, KeyedDropout)) and module.training and module.p > 0
+    return drops or bool(module._forward_pre_hooks)
+
+
 def _pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
-    if pool == "first":
-        return hidden[:, 0]
+    if pool == "first":  # that is real: padding may be on the left
+        place = real.argmax(1)[:, None, None].expand(-1, 1, hidden.shape[-1])
+        return hidden.gather(1, place)[:, 0]
     weight = real[:, :, None].to(hidden.dtype)
     return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)

@@ -19,15 +19,16 @@ from federation import (
     hostile_app,
     write_deployment,
 )
+from safetensors.torch import save_file
 
 from motet._engine.records import read_scores
-from motet.config import write_tables
+from motet.config import experiment_from_dict, write_tables
 from motet.deploy import _commands as commands
 from motet.deploy._certificates import write_certificates
 from motet.deploy._control import Control
 from motet.deploy._examples import agreed_data
 from motet.deploy._keys import write_site_key
-from motet.deploy._layout import LOOPBACK
+from motet.deploy._layout import BASE, LOOPBACK
 from motet.deploy._loopback import free_ports
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.directory import read_server
@@ -54,7 +55,32 @@ def draft(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def programs(draft, tmp_path_factory):
+def bases(draft, tmp_path_factory):
+    """Give every site a file of frozen weights; that of site 3 has other values."""
+    folder = tmp_path_factory.mktemp("bases")
+    experiment = experiment_from_dict(adapter_tables(draft))
+    frozen = experiment.resolved(draft.federation).model.task(draft.federation).frozen
+    for place, site in enumerate(draft.deployment.sites):
+        shift = 0.2 if place == 3 else 0.1
+        file = draft.deployment.site(site) / BASE
+        save_file({name: leaf + shift for name, leaf in frozen.items()}, file)
+        settings = SiteSettings.read(file.parent)
+        replace(settings, base=BASE).write(file.parent)
+    shutil.copy(draft.deployment.site("0") / BASE, folder)
+    return folder / BASE
+
+
+def adapter_tables(draft, **model):
+    tables = draft.experiment.to_dict()
+    tables["run"] |= {"rounds": 1, "evaluate_every": 1}
+    tables["method"] = {"name": "fedsim", "personal": "lora_B"}
+    tables["model"] = {"name": "motet.models:adapted", "of": "mlp", "hidden": [8], "rank": 2}
+    tables["model"] |= model
+    return tables
+
+
+@pytest.fixture(scope="module")
+def programs(draft, bases, tmp_path_factory):
     with Programs(draft.deployment, tmp_path_factory.mktemp("programs")) as running:
         running.begin(draft.deployment.sites)
         yield running
@@ -118,6 +144,27 @@ def test_a_method_agrees_with_serial_over_tls_with_keys(name, agreed_run, progra
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     assert [len(line["replied"]) for line in lines] == [4] * ROUNDS
     require_agreement(programs, draft, name, name, out)
+
+
+def test_sites_read_frozen_weights_from_their_own_files_and_others_are_refused(
+    programs, draft, bases
+):
+    experiment = experiment_from_dict(adapter_tables(draft, base=str(bases)))
+    complete = experiment.resolved(draft.federation)
+    data = agreed_data(complete.data, draft.federation)
+    config = write_tables({**complete.to_dict(), "data": data})
+    programs.completed(programs.submit("adapters", config=config, **{"min-clients": 3}))
+    (line,) = programs.rounds("adapters")
+    task = complete.model.task(draft.federation)
+    wrong = replace(complete.model, base=str(draft.deployment.site("3") / BASE))
+    assert sorted(line["replied"]) == ["0", "1", "2"]
+    for hashed in (task.frozen_hash, wrong.task(draft.federation).frozen_hash):
+        assert hashed in line["rejected"]["3"]
+    shared = set(task.names) - task.select("lora_B")
+    served = read_server(programs.folder / "adapters", Agreement.from_text("adapters", config))
+    assert served.keys() == shared
+    size = sum(leaf.nbytes for leaf in served.values())
+    assert (line["bytes_up"], line["bytes_down"]) == (3 * size, 4 * size)
 
 
 # -- who may do what ----------------------------------------------------------

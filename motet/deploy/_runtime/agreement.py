@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from motet._core.keys import Key
@@ -103,13 +104,20 @@ class Agreement:
         )
 
     def with_base(self, path: str) -> Agreement:
-        """Take the frozen weights from a file of this site; the agreement stays the same."""
+        """Take the frozen weights from a file of this site; the agreement stays the same.
+
+        They are compared with the server's by their hash, in every message.
+        """
         if self.about is None:
             raise StateError(
                 "this experiment was not read from a config, so its network has the frozen weights "
                 "that it was made with; remove base= from the node config."
             )
-        about = replace(self.about, model=replace(self.about.model, base=path))
+        if not Path(path).is_file():  # the path itself stays at the site
+            raise StateError(
+                "this site has no file of frozen weights where base in its site.toml names one."
+            )
+        about = replace(self.about, model=replace(self.about.model, base=path, frozen=None))
         return replace(self, about=about, task=partial(_task, about))
 
     @property

@@ -152,7 +152,7 @@ class Site:
             raise WireError(
                 f"the frozen weights of this site have the hash {own or '(none)'}, and those of "
                 f"the server {excerpt(frozen, most=64) or '(none)'}; give this site the server's "
-                'file: base="..." in its node config.'
+                'file: base = "..." in its site.toml.'
             )
         number = scalar(parcel.header, "round", int)
         if not 0 <= number <= last:

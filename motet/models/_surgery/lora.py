@@ -157,7 +157,7 @@ def _matching(network: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str
     modules = {path: m for path, m in network.named_modules() if path}
     for pattern in patterns:
         found = [path for path in modules if _matches(path, pattern)]
-        fit = [path for path in found if _can_have_lora(modules, path)]
+        fit = [path for path in found if can_have_lora(modules, path)]
         if not found:
             raise SelectorError(
                 f'no module matches at="{pattern}"; {nearest(pattern, list(modules))}.'
@@ -176,7 +176,8 @@ def _matches(path: str, pattern: str) -> bool:
     return path == pattern or path.endswith(f".{pattern}") or fnmatchcase(path, pattern)
 
 
-def _can_have_lora(modules: dict[str, nn.Module], path: str) -> bool:
+def can_have_lora(modules: dict[str, nn.Module], path: str) -> bool:
+    """Tell whether a module is a layer whose weight a low-rank product can be added to."""
     layer, parent = modules[path], modules.get(path.rpartition(".")[0])
     if isinstance(parent, nn.MultiheadAttention):
         return False

@@ -134,7 +134,7 @@ def plan_for(
         else min(cohort, LARGEST_CHUNK),
         workers=(os.cpu_count() or 1) if device == CPU else 1,
         traced=False,
-        channels_last=mode == "loop",
+        channels_last=mode == "loop" and not task.frozen,
         reason=f"clients cannot be stacked: {cannot_stack}"
         if cannot_stack
         else "by rule: " + _why(mode, operations, recurrent=recurrent),
@@ -223,7 +223,13 @@ def _pays(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> bool:
 
 
 def has_images(setting: RunSpec) -> bool:
-    """Tell whether anything could be laid out with channels last."""
+    """Tell whether anything could be laid out with channels last.
+
+    Not with frozen weights: they stay as they are, and torch's gradient through a normalisation
+    layer with frozen weights crashes for images that are laid out so.
+    """
+    if setting.task.frozen:
+        return False
     example = setting.task.example
     leaves = [*setting.initial.values(), *([] if example is None else [example])]
     return any(leaf.ndim == 4 for leaf in leaves)
