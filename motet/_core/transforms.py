@@ -29,7 +29,7 @@ def is_recording() -> bool:
         from torch.utils._python_dispatch import _get_current_dispatch_mode as observing
     except ImportError:
         return True
-    return torch.jit.is_tracing() or is_exporting() or observing() is not None
+    return is_exporting() or observing() is not None
 
 
 def is_transforming() -> bool:
