@@ -107,8 +107,9 @@ class SiteSettings:
 
     def write(self, folder: Path) -> None:
         """Write the settings into the folder of the site."""
+        said = {key: value for key, value in asdict(self).items() if value != ""}
         contents = "# The choices of this site. start.sh, the systemd unit and the container read "
-        contents += "them here.\n" + tomli_w.dumps(asdict(self))
+        contents += "them here.\n" + tomli_w.dumps(said)
         write_atomically(folder / SETTINGS, contents.encode(), private=True)
 
     def command(self, folder: Path, agreed: str) -> list[str]:
