@@ -1,6 +1,7 @@
 """Round time and memory must not depend on how many clients are registered.
 
     python benchmarks/scale.py                          # 1,000, 100,000 and 1,000,000 clients
+    python benchmarks/scale.py --heads independent      # a head is drawn for every newcomer
 
 FedPer with a private head of 8 kB, 100 clients per round, private states on disk, the examples in a
 file; a process for every size. Round time is the median in processor seconds: unlike the
@@ -36,7 +37,7 @@ def make_files(folder: Path, clients: int) -> None:
         y[start : start + 2**18] = rng.integers(0, 10, len(part))
 
 
-def measure(folder: Path, clients: int, rounds: int) -> None:
+def measure(folder: Path, clients: int, rounds: int, heads: str) -> None:
     """Run in this process, and print what it took."""
     import motet
     from motet._engine.stores.disk import DiskStore
@@ -47,9 +48,9 @@ def measure(folder: Path, clients: int, rounds: int) -> None:
     task = motet.Task(lambda: motet.models.build("mlp", **build), "cross_entropy")
     store, took, clock = DiskStore(folder / "states.sqlite"), [], []
     began = time.process_time()
-    # A common first head: drawing one for each newcomer would make a round dearer where more of
-    # them are new, and that is not what is measured here.
-    method = motet.FedPer(batch_size=4, head_init="common")
+    # Drawing a head for each newcomer makes a round dearer where more of them are new, and that is
+    # not what is measured here, unless it is asked for.
+    method = motet.FedPer(batch_size=4, head_init=heads)
     loop = motet.rounds(method, task, data, rounds=rounds, cohort=COHORT, store=store)
     for done in loop:
         took.append(time.process_time() - began)
@@ -77,10 +78,11 @@ def peak_mb() -> float:
     raise RuntimeError("this benchmark reads /proc")
 
 
-def in_a_process(clients: int, rounds: int) -> dict[str, float]:
+def in_a_process(clients: int, rounds: int, heads: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), clients)
-        command = [sys.executable, __file__, "--measure", folder, str(clients), str(rounds)]
+        command = [sys.executable, __file__, "--measure", folder, str(clients)]
+        command += [str(rounds), heads]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -89,13 +91,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
-    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--heads", choices=("common", "independent"), default="common")
+    parser.add_argument("--out", type=Path, help="a file for the rows, as JSON")
+    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure:
-        folder, clients, rounds = chosen.measure
-        measure(Path(folder), int(clients), int(rounds))
+        folder, clients, rounds, heads = chosen.measure
+        measure(Path(folder), int(clients), int(rounds), heads)
         return
-    rows = [in_a_process(clients, chosen.rounds) for clients in chosen.sizes]
+    rows = [in_a_process(clients, chosen.rounds, chosen.heads) for clients in chosen.sizes]
+    if chosen.out:
+        chosen.out.write_text(json.dumps(rows, indent=1))
     print("  ".join(f"{name:>20}" for name in rows[0]))
     for row in rows:
         print("  ".join(f"{value:20,.0f}" for value in row.values()))

@@ -86,6 +86,7 @@ DRIVERS = (
 MAY_RUN_CLIENTS = (
     "motet._engine.backends",
     "motet._engine.federation",
+    "motet._engine.ray_tasks",
     "motet._engine.settling",
     "motet.deploy._runtime",
     "motet._cli",
@@ -99,7 +100,7 @@ FORBIDDEN = [  # (who, may not import, because)
 ]
 HOMES_OF_EXTRAS = {  # the only modules that import them
     "flwr": ("motet.deploy._runtime.flower_apps", "motet.testing._loopback"),
-    "ray": ("motet._engine.backends.ray_actors",),
+    "ray": ("motet._engine.backends.ray_actors", "motet._engine.ray_tasks"),
     "dp_accounting": ("motet.privacy._accounting",),
     "opacus": (),
     "torchvision": (),

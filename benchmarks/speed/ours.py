@@ -6,6 +6,7 @@ python benchmarks/speed/ours.py [costs] [first] [evaluation] [ceiling]
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -22,10 +23,10 @@ from motet._engine.federation import start
 sys.path.insert(0, str(Path(__file__).parent))
 from networks import cnn, mlp
 
-REPETITIONS = 5
+REPETITIONS = int(os.environ.get("SPEED_REPETITIONS", "5"))
 LIMITS = {  # times a FedAvg round
     "Ditto": 2.1,
-    "APFL": 2.1,
+    "APFL": 2.2,
     "pFedMe (K=5)": 5.6,
     "FedRep (1+1)": 2.1,
     "Per-FedAvg FO": 2.2,

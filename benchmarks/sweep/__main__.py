@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from workloads import NAMED, Workload, drawn
+from workloads import NAMED, SECONDS, Workload, drawn
 
 HERE = Path(__file__).parent
 
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of the loop, per draw")
     parser.add_argument("--named", nargs="?", const="all", help="lines by name, or all of them")
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--backend", default="auto")
@@ -83,7 +84,7 @@ def main() -> None:
         workloads = [NAMED[name] for name in names]
     else:
         numbers = range(asked.first, asked.first + asked.draws)
-        workloads = [drawn(asked.seed, number) for number in numbers]
+        workloads = [drawn(asked.seed, number, asked.seconds) for number in numbers]
     results: list[dict] = []
     asked.out.parent.mkdir(exist_ok=True, parents=True)
     for _ in range(asked.repetitions):

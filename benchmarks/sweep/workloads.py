@@ -81,6 +81,7 @@ NETWORKS = {
     "mobilenet-v1": _network("mobilenet-v1", (3, 32, 32), 10, 80),
     "resnet-18": _network("resnet-18", (3, 32, 32), 10, 16),
     "char-lstm": _network("char-lstm", (40,), 80, 250, tokens=True),
+    "char-lstm-80": _network("char-lstm", (80,), 80, 120, tokens=True),
     "transformer": _network(
         "transformer", (40,), 80, 450, tokens=True,
         layers=2, width=128, heads=4, feedforward=256, tied=False,
@@ -112,22 +113,37 @@ def _lines() -> dict[str, Workload]:
         _line("sensor", "sensor-cnn", "fedrep", "momentum", **sensors),
         _line("logistic", "logistic", "fedavg", "sgd", **many),
         _line("transformer", "transformer", "fedalt", "sgd", **text),
+        *_race(),
     )
     return {line.name: line for line in lines}
 
 
+def _race() -> tuple[Workload, ...]:
+    """The workloads of the race, beside the loop alone."""
+    small = {"clients": 1_000, "cohort": 100, "low": 20, "high": 60, "batch": 10, "rounds": 10}
+    images = {"clients": 15, "high": 1_000, "batch": 32, "rounds": 3}
+    text = {"clients": 100, "cohort": 10, "high": 64, "batch": 16, "rounds": 5}
+    return (
+        _line("W1", "mlp", "fedavg", "sgd", **small),
+        _line("W2", "mcmahan-cnn", "fedavg", "sgd", **images),
+        _line("W3", "mcmahan-cnn", "fedper", "sgd", **images),
+        _line("W4", "char-lstm-80", "fedavg", "sgd", **text),
+    )
+
+
 NAMED = _lines()
+DRAWN = sorted(NETWORKS.keys() - {"char-lstm-80"})
 SECONDS = 12.0  # of the loop, about, for a drawn workload
 
 
-def drawn(seed: int, number: int) -> Workload:
-    """Draw one workload; the sizes are such that the loop needs about `SECONDS`."""
+def drawn(seed: int, number: int, seconds: float = SECONDS) -> Workload:
+    """Draw one workload; the sizes are such that the loop needs about as many seconds."""
     dice = random.Random(f"{seed}/{number}")
-    network, method = dice.choice(sorted(NETWORKS)), dice.choice(METHODS)
+    network, method = dice.choice(DRAWN), dice.choice(METHODS)
     optimizer, batch = dice.choice(OPTIMIZERS), dice.choice((8, 10, 16, 20, 32, 64))
     rounds = dice.choice((3, 5, 10, 20, 40))
     passes = 2 if method in ("ditto", "fedrep", "fedalt") else 1
-    per_round = max(2 * NETWORKS[network].speed * SECONDS / rounds / passes, 2 * batch)
+    per_round = max(2 * NETWORKS[network].speed * seconds / rounds / passes, 2 * batch)
     rows = dice.choice([r for r in (20, 40, 60, 100, 200, 500) if r <= per_round / 2] or [20])
     cohort = min(max(2, int(per_round / rows)), dice.choice((5, 10, 30, 100, 300, 1_000)))
     ragged, everybody = dice.random() < 0.5, dice.random() < 0.5

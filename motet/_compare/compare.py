@@ -11,6 +11,7 @@ from motet._compare.comparison_spec import ComparisonSpec, Methods
 from motet._compare.leaving_out import check_leaving_out, with_contributions
 from motet._compare.records import NoRecords, Records
 from motet._compare.rules import Choice
+from motet._compare.running import Job, outcomes
 from motet._compare.searching import chosen_trials, described, search_left
 from motet._compare.tuning import Search
 from motet._core.points import Point
@@ -62,7 +63,8 @@ def compare(
         leave_one_out: Whether to run the best federated method again without each client, for what
             it contributes to the others (`Comparison.contributions`).
         watcher: Receives every round and every result.
-        **settings: Further options of `motet.run`: `cohort`, `backend`, ...
+        **settings: Further options of `motet.run`: `cohort`, `backend`, ... With `backend="ray"`,
+            methods and seeds are tasks, `actors` of them at once.
 
     Returns:
         Rows of every method and seed, with a table, a verdict and `_repr_html_`.
@@ -116,7 +118,7 @@ def tuned_spec(spec: ComparisonSpec, kept: Records, watcher: Watcher) -> Compari
 def run_comparison(spec: ComparisonSpec, kept: Records, watcher: Watcher) -> Comparison:
     """Run everything that has not finished, and assemble all results."""
     rows, failures = kept.finished(), list[Failure]()
-    for outcome in _outcomes(spec, set(rows), watcher):
+    for outcome in outcomes(spec, _left(spec, set(rows)), watcher):
         if isinstance(outcome, Failure):
             failures.append(outcome)
         else:
@@ -125,11 +127,10 @@ def run_comparison(spec: ComparisonSpec, kept: Records, watcher: Watcher) -> Com
     return spec.result([rows[pair] for pair in spec.pairs() if pair in rows], failures)
 
 
-def _outcomes(
-    spec: ComparisonSpec, finished: set[tuple[str, int]], watcher: Watcher
-) -> Iterator[Row | Failure]:
+def _left(spec: ComparisonSpec, finished: set[tuple[str, int]]) -> Iterator[Job]:
+    """List what has no result yet; methods that train identically are trained once."""
     for labels in spec.groups():
         for seed in spec.seeds:
-            left = [label for label in labels if (label, seed) not in finished]
+            left = tuple(label for label in labels if (label, seed) not in finished)
             if left:
-                yield from spec.run(left, seed, watcher)
+                yield Job(left, seed)

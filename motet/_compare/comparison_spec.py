@@ -48,6 +48,7 @@ class ComparisonSpec:
         how: How the search was made, as JSON values.
         tried: The result of every trial, as JSON values.
         settings: Options of `motet.run`, without rounds and seed.
+        tasks: Where runs are tasks on Ray, and how many at once; None: one after another, here.
     """
 
     entries: Mapping[str, AnyMethod]
@@ -61,6 +62,7 @@ class ComparisonSpec:
     how: Mapping[str, Any] = field(default_factory=dict)
     tried: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tasks: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
@@ -84,11 +86,7 @@ class ComparisonSpec:
         check_scorable(data)
         if "store" in settings:
             raise RequestError("compare does not accept store=: every run needs its own store.")
-        if settings.get("backend") == "ray":  # entries that train together share a store
-            raise RequestError(
-                'a comparison runs in one process; use backend="vectorized", or run each method on '
-                "Ray separately."
-            )
+        settings, tasks = _without_ray(settings)
         asked = dict(methods) if isinstance(methods, Mapping) else labelled(methods)
         added = missing_references(asked)
         entries, listed = {**added, **asked}, _listed(seeds)
@@ -109,6 +107,7 @@ class ComparisonSpec:
             ),
             search=Search(trials=tune) if isinstance(tune, int) else tune,
             settings=settings,
+            tasks=tasks,
         )
         spec.check()
         return spec.with_equal_looks()
@@ -249,6 +248,23 @@ class ComparisonSpec:
             search=self.how,
             tried=self.tried,
         )
+
+
+def _without_ray(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Take what is about Ray out of a run's settings: whole runs are tasks, of one thread each."""
+    if settings.get("backend") != "ray":
+        return dict(settings), None
+    if settings.get("state_dir") is not None:
+        raise RequestError(
+            "a comparison on Ray expects no state_dir=: what clients keep stays in the process of "
+            "its run. Leave state_dir= out."
+        )
+    at_once = settings.get("actors", 2)
+    if at_once < 1:
+        raise RequestError(f"actors counts processes, so it is 1 or more; got {at_once}.")
+    inside = {k: v for k, v in settings.items() if k not in ("address", "actors", "state_dir")}
+    tasks = {"address": settings.get("address", "local"), "at_once": at_once}
+    return {"workers": 1, **inside, "backend": "auto"}, tasks
 
 
 def trial_label(label: str, number: int) -> str:

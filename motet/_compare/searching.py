@@ -8,6 +8,7 @@ from typing import Any
 
 from motet._compare.comparison_spec import ComparisonSpec, trial_label
 from motet._compare.rules import is_better
+from motet._compare.running import Job, outcomes
 from motet._compare.tuning import Trial
 from motet._engine.observers import Watcher
 from motet._engine.results import Failure, Row
@@ -32,10 +33,10 @@ def search_left(spec: ComparisonSpec, known: Known, watcher: Watcher) -> Iterato
     """Run every trial that has no result yet; methods that train identically are trained once."""
     points = _points(spec)
     trials = spec.trial_spec()
-    for group in trials.groups():
-        left = [name for name in group if points[name] not in known]
-        for outcome in trials.run(left, trials.seeds[0], watcher) if left else []:
-            yield _tried(spec, points[outcome.label], outcome)
+    groups = (tuple(n for n in group if points[n] not in known) for group in trials.groups())
+    jobs = (Job(left, trials.seeds[0]) for left in groups if left)
+    for outcome in outcomes(trials, jobs, watcher):
+        yield _tried(spec, points[outcome.label], outcome)
 
 
 def chosen_trials(spec: ComparisonSpec, known: Known) -> dict[str, Trial]:

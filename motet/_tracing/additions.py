@@ -6,6 +6,7 @@ operations wherever the old value is not needed any more.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-from motet._tracing.nodes import aten, calls, layout_of, owner, placeholders, results
+from motet._tracing.nodes import aten, calls, layout_of, owner, placeholders, results, shape_of
 from motet._tracing.updates import Reader, Term, Update, is_read_up_to, parts, where_masked
 
 # Pairs of an operation and its in-place form. The first term of an update may be out of place, if
@@ -145,7 +146,12 @@ class _Writer:
     def _product(self, term: Term, mask: fx.Node | None) -> _Addition:
         left, right = term.tensor.args
         if term.factors:
-            left = self._call(aten.mul.Tensor, left, self._factor(term.factors))
+            factor = self._factor(term.factors)
+            if _is_smaller(right, left) and owner(right).op != "placeholder":
+                right, about = self._call(aten.mul.Tensor, right, factor), right.meta
+                right.meta |= about
+            else:  # data stay as they are: whoever defers an update looks for them
+                left = self._call(aten.mul.Tensor, left, factor)
         operands = (self._masked(left, mask), right)
         target: Any = term.tensor.target
         return _Addition(ADD_PRODUCT[target], operands, {"alpha": term.number})
@@ -169,6 +175,12 @@ class _Writer:
 
     def _call(self, target: Any, *args: Any, **options: Any) -> fx.Node:
         return self.graph.call_function(target, args, options)
+
+
+def _is_smaller(node: Any, other: Any) -> bool:
+    """Tell whether a node has fewer numbers than another; False if that is not known."""
+    known = "layout" in node.meta and "layout" in other.meta
+    return known and math.prod(shape_of(node)) < math.prod(shape_of(other))
 
 
 def _squared(node: fx.Node) -> fx.Node | None:

@@ -17,6 +17,7 @@ from torch import Tensor, fx
 
 from motet._tracing.additions import write_updates
 from motet._tracing.layouts import layout
+from motet._tracing.masking import add_masks, make_constants_once, stack_in_place
 from motet._tracing.nodes import (
     PRODUCTS,
     aten,
@@ -64,10 +65,13 @@ def simplified(
     if pure:
         _replace(graph, _source_of_copy)
         _share_equal_nodes(graph)
+        make_constants_once(program)
     # The passes below ask who reads a value, and a node without readers must not count.
     graph.eliminate_dead_code()
     if pure:
         pool_first(graph)
+        add_masks(program)
+        stack_in_place(graph)
     _transpose_factors_instead(graph)  # before updates are written: they look for plain products
     write_updates(graph, donated)
     _put_weights_first(graph)  # after: a product that was folded into an update must stay as it is

@@ -202,7 +202,7 @@ def test_a_measured_plan_is_remembered_and_used_again():
     assert again.reason == "measured before on this machine"
     assert (again.mode, again.chunk_size) == (first.mode, first.chunk_size)
     assert again.timings == first.timings
-    assert len(first.timings) >= 3
+    assert len(first.timings) >= 2  # turns and stacks; more if there is time
 
 
 def test_ways_to_be_measured_include_turns_stacks_and_both_traced(monkeypatch):
@@ -301,3 +301,20 @@ def test_training_begins_with_the_largest_clients():
     backend = Noting(it, plan_for(it, 4, wishes={"chunk_size": 2, "workers": 1}))
     backend.train(it.initial, it.info(0, tuple(it.everybody)))
     assert seen == [["a", "c"], ["b", "d"]]
+
+
+def _mode_of(width, batch):
+    task = motet.Task(
+        lambda: motet.models.build("transformer", shape=(20,), classes=30, width=width, heads=2)
+    )
+    rows = np.random.default_rng(0).integers(0, 30, (batch, 21))
+    data = motet.data.from_arrays(
+        train={f"{i}": (rows[:, :-1], rows[:, 1:]) for i in range(4)}, classes=30
+    )
+    run = start(motet.FedAvg(batch_size=batch), task, data, rounds=1, backend="vectorized")
+    return run.backend.plan.mode
+
+
+def test_a_deep_network_is_stacked_only_while_its_operations_are_small():
+    assert _mode_of(8, batch=2) == "stack"
+    assert _mode_of(256, batch=16) == "loop"

@@ -11,13 +11,16 @@ import pytest
 import ray
 from rehearsed import WITH_RAY, finished, started
 
+import motet
 from motet import Ditto, FedAvg, FedFomo, FedPer
 from motet._engine.backends.ray_actors import QUIET
+from motet._engine.observers import Watcher
 from motet._runs.recorded_run import begin, resume
 from motet.config import Experiment, ModelChoice, NamedData, RunChoice
 from motet.data import Pathological
 from motet.errors import StateError
 from motet.methods import _catalog as catalog
+from motet.testing import ragged
 from motet.testing._comparing import require_close, require_same
 
 pytestmark = WITH_RAY
@@ -170,3 +173,52 @@ def test_a_run_directory_is_resumed_on_new_actors(tmp_path):
         list(taken_up.rounds())
         assert taken_up.conclude() == expected
     require_same_runs(calm.run, taken_up.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FatalElsewhere(Ditto):
+    """Kills processes other than the driver's: one of them if a file can be made, or all."""
+
+    driver: int = 0
+    sign: str = ""
+
+    def client_update(self, down, client, data, task):
+        if os.getpid() != self.driver:
+            try:
+                if self.sign:
+                    os.close(os.open(self.sign, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        return super().client_update(down, client, data, task)
+
+
+class Seen(Watcher):
+    """Notes which runs have ended."""
+
+    def __init__(self):
+        self.ended = []
+
+    def finished(self, label, seed, row):
+        self.ended.append((label, seed))
+
+
+def test_methods_and_seeds_of_a_comparison_are_tasks(tmp_path):
+    """Also if the process of one is killed at work, and whatever the order in which they end."""
+    world, seen, sign = ragged(), Seen(), tmp_path / "killed"
+    settings = {"rounds": 1, "seeds": 2}
+    methods = {"fatal": FatalElsewhere(driver=os.getpid(), sign=str(sign))}
+    on_ray = {"backend": "ray", "actors": 2, "watcher": seen}
+    found = motet.compare(methods, world.task, world.data, **on_ray, **settings)
+    assert sign.exists()
+    expected = motet.compare(methods, world.task, world.data, **settings)
+    for came, row in zip(found.rows, expected.rows, strict=True):
+        assert (came.label, came.seed) == (row.label, row.seed)
+        assert came.evaluation.rows == row.evaluation.rows
+    assert sorted(seen.ended) == sorted((row.label, row.seed) for row in expected.rows)
+
+
+def test_a_task_that_always_dies_ends_the_comparison_with_a_sentence():
+    world, fatal = ragged(), FatalElsewhere(driver=os.getpid())
+    with pytest.raises(StateError, match="a task on Ray died 4 times"):
+        motet.compare([fatal], world.task, world.data, rounds=1, seeds=1, backend="ray")

@@ -14,9 +14,16 @@ from rehearsed import WITH_RAY, finished, started
 
 from motet import Ditto
 from motet.errors import RequestError
-from motet.testing._comparing import require_same
+from motet.testing._comparing import require_close, require_same
 
 pytestmark = WITH_RAY
+SOON = {  # a machine that does not answer is given up after two seconds
+    "_system_config": {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 500,
+        "health_check_failure_threshold": 3,
+    }
+}
 GUIDE = Path(__file__).parents[2] / "docs/guides/ray.md"
 
 
@@ -62,18 +69,48 @@ def test_two_machines_have_a_shard_each_and_must_be_told_where(tmp_path):
         run = finished(Ditto(), rounds=2, state_dir=tmp_path, **settings)
         require_same(expected, run.server, "the server")
         crew = run.setting.store.shards.crew
-        where = [
-            actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
-            for actor in crew._actors
-        ]
-        assert len(set(ray.get(where))) == 2
+        assert len(set(places(crew))) == 2
         assert {path.name for path in tmp_path.iterdir()} == {"shard-0", "shard-1"}
-        del run, crew, where
+        del run, crew
         gc.collect()
         assert not ray.is_initialized()
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def test_a_run_survives_a_machine_that_dies(tmp_path):
+    """Its shard goes on elsewhere, from files that both machines see."""
+    expected = finished(Ditto(), rounds=3, backend="serial")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **SOON})
+    try:
+        second = cluster.add_node(num_cpus=1)
+        settings = {"backend": "ray", "address": cluster.address, "actors": 2}
+        run = started(Ditto(), state_dir=tmp_path, **settings)
+        run.advance()
+        crew = run.setting.store.shards.crew
+        assert len(set(places(crew))) == 2
+        cluster.remove_node(second, allow_graceful=False)
+        run.advance()
+        run.advance()
+        assert len(set(places(crew))) == 1
+        require_close(expected.server, run.server, "the server", 1e-5)
+        for client in expected.clients:
+            require_close(expected.clients[client], run.clients[client], client, 1e-5)
+        del run, crew
+        gc.collect()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def places(crew):
+    """The machine of every shard."""
+    asked = [
+        actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+        for actor in crew._actors
+    ]
+    return ray.get(asked)
 
 
 def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):

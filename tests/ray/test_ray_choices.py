@@ -41,10 +41,12 @@ def test_states_in_two_places_are_refused(make):
         started(FedAvg(), backend="ray", store=make())
 
 
-def test_a_comparison_is_refused_because_its_runs_share_what_clients_keep():
-    world = ragged()
-    with pytest.raises(RequestError, match="a comparison runs in one process"):
-        motet.compare([FedAvg()], world.task, world.data, rounds=1, backend="ray", seeds=1)
+def test_a_comparison_keeps_its_states_in_its_processes():
+    world, settings = ragged(), {"rounds": 1, "backend": "ray", "seeds": 1}
+    with pytest.raises(RequestError, match="expects no state_dir="):
+        motet.compare([FedAvg()], world.task, world.data, state_dir="here", **settings)
+    with pytest.raises(RequestError, match="actors counts processes"):
+        motet.compare([FedAvg()], world.task, world.data, actors=0, **settings)
 
 
 def test_a_config_names_the_actors():

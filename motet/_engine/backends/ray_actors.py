@@ -1,4 +1,4 @@
-"""Shards on Ray actors: the only module that imports Ray.
+"""Shards on Ray actors, and the connection to Ray.
 
 An actor holds one shard. Ray starts a new process for one that died and repeats the call it was in;
 the shard's own file says from where.
@@ -144,7 +144,7 @@ def ray_backend(
     if actors < 1:
         raise RequestError(f"actors must be 1 or more; got {actors}.")
     blank = replace(
-        setting, federation=_plain(setting.federation), store=MemoryStore(), init_clients={}
+        setting, federation=plain(setting.federation), store=MemoryStore(), init_clients={}
     )
     folder = None if state_dir is None else Path(state_dir).absolute()
     crew = RayCrew(Blueprint(blank, plan), address=address, actors=actors, folder=folder)
@@ -235,7 +235,7 @@ def _end(session: Session, actors: Sequence[Any], temporary: Sequence[Path]) -> 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _plain(federation: Federation) -> Federation:
+def plain(federation: Federation) -> Federation:
     """Let go of maps of files: plain arrays are what Ray shares without copying."""
     return replace(federation, x=_plain_chain(federation.x), y=_plain_chain(federation.y))
 

@@ -42,7 +42,7 @@ CALL = 5e-6  # seconds per tensor operation
 STEPS = 6  # of a phase of local work, at most
 SLOW = 0.5  # seconds: if one step of the rule's plan takes so long, one step is enough
 SHARE = 0.06  # of the run's estimated time that measuring may take
-LEAST = 1.0  # seconds that it may take anyway
+LEAST = 0.6  # seconds that it may take anyway
 CLEARLY = 1.04  # how much faster than the rule's plan another one has to be
 HOPELESS = 4.0  # times as slow as the fastest: no variant of it is tried
 

@@ -31,6 +31,7 @@ CHUNK_ON_LARGE_BASE = 4  # few clients fill a processor with its products; more 
 TRACING = 0.6  # seconds per phase of local work: two programs or so, for full and for ragged stacks
 SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
 SAVED_PER_MEGABYTE = 0.45e-3  # seconds, and megabytes of parameters that it does not copy
+DEEP, LARGE = 50, 2.5e6  # operations of a pass, and arithmetic of each: stacking saves nothing
 MOST_OPERATIONS = 400  # of a forward pass: tracing one that loops over time takes too long
 
 
@@ -124,7 +125,8 @@ def plan_for(
     task, device = setting.task, given.get("device", CPU)
     check_device(device)
     recurrent = is_recurrent(task)
-    looped = bool(cannot_stack) or recurrent or (device == CPU and has_convolutions(task))
+    unsuited = has_convolutions(task) or _has_large_operations(setting)
+    looped = bool(cannot_stack) or recurrent or (device == CPU and unsuited)
     mode: Mode = "loop" if looped else "stack"
     operations = count_operations(task)
     rule = ExecutionPlan(
@@ -209,6 +211,21 @@ def count_operations(task: Task) -> int:
         return MOST_OPERATIONS + 1
 
 
+def _has_large_operations(setting: RunSpec) -> bool:
+    """Tell whether one client's batch keeps a processor busy for longer than calls take.
+
+    A deep network in stacks fills the memory with what it computes on the way.
+    """
+    task, batches = setting.task, [p.batch_size or 1 for p in setting.method.plans().values()]
+    operations = count_operations(task)
+    if not DEEP <= operations <= MOST_OPERATIONS or not batches:
+        return False
+    example = task.example
+    assert example is not None  # otherwise nothing is counted
+    arithmetic = support.count(lambda: task.outputs(setting.initial, example)).arithmetic
+    return max(batches) * arithmetic / operations >= LARGE
+
+
 def _pays(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> bool:
     """Tell whether tracing saves more than it costs: by rough arithmetic, the same everywhere."""
     sizes = setting.federation.rows.sizes[:, 0]
@@ -261,7 +278,7 @@ def _why(mode: Mode, operations: int, *, recurrent: bool) -> str:
     if recurrent:
         return "one client at a time can use torch's own recurrent kernel"
     if mode == "loop":
-        return "stacked convolutions are slower on a CPU"
+        return "stacks of operations as large as this network's are slower on a CPU"
     if operations > MOST_OPERATIONS:
         return f"a pass of {operations} operations takes too long to trace"
     return "small models are fastest in stacks that fit the cache"
