@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +59,8 @@ def measure(minutes: float, out: Path) -> Results:
         if seconds > left:
             continue
         began = time.monotonic()
-        try:
-            subprocess.run([sys.executable, *command], check=True, timeout=left, env=environment)
-        except (subprocess.SubprocessError, OSError) as reason:
-            print(f"{name} is left out: {reason}", file=sys.stderr)
+        if not _ends_well([sys.executable, *command], left, environment):
+            print(f"{name} is left out", file=sys.stderr)
             continue
         part = Path(".benchmarks/ours.json") if name == "costs" else out.parent / "part.json"
         found[name] = json.loads(part.read_text())
@@ -68,6 +68,19 @@ def measure(minutes: float, out: Path) -> Results:
         out.write_text(json.dumps(found, indent=1))
         print(f"-- {name}: {time.monotonic() - began:.0f} s", flush=True)
     return found
+
+
+def _ends_well(command: list[str], seconds: float, environment: dict[str, str]) -> bool:
+    """Run a command; if it takes too long, end it with all processes that it has started."""
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        return process.wait(timeout=seconds) == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def tables(found: Results) -> dict[str, str]:
@@ -121,7 +134,8 @@ def _draws(found: Results) -> str:
 
 def _costs(found: Results) -> str:
     costs = found["costs"]["costs"]
-    rows = ["| | FedAvg rounds | goal |", "|---|---|---|"]
+    rows = ["Measured together with the lines above, medians of 3 interleaved rounds:", ""]
+    rows += ["| | FedAvg rounds | goal |", "|---|---|---|"]
     for name, ratio in costs.items():
         goal = GOALS.get(name)
         missed = ", missed" if goal and ratio > goal else ""
@@ -147,7 +161,7 @@ def _workload(one: Results) -> str:
 def _conditions(found: Results) -> str:
     load = found.get("load", [0.0])
     different = sum(not one[0]["same"] for name, one in found.items() if "/" in name)
-    equal = "all last models equal" if not different else f"{different} last models differ"
+    equal = "all models equal" if not different else f"{different} models differ"
     return f"Load of the machine meanwhile: {min(load):.1f} to {max(load):.1f}; {equal}."
 
 

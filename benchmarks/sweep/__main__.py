@@ -7,8 +7,8 @@
 Both sides train the same clients on the same batches, and take turns round by round: the ratio is
 the median over rounds of the loop's seconds over Motet's, the first round left out. "Whole" counts
 the first round and planning, too; "processor" compares processor seconds of steady rounds, which
-mean something on a busy machine as well, but do not see a thread that idles. The last models are
-compared number by number, and the samples counted.
+mean something on a busy machine as well, but do not see a thread that idles. Models are
+compared number by number after two rounds, and the samples counted.
 """
 
 from __future__ import annotations

@@ -144,7 +144,8 @@ class _Writer:
         return _Addition(ADD, (tensor,), {"alpha": term.number})
 
     def _product(self, term: Term, mask: fx.Node | None) -> _Addition:
-        left, right = term.tensor.args
+        given: Any = term.tensor.args
+        left, right = given
         if term.factors:
             factor = self._factor(term.factors)
             if _is_smaller(right, left) and owner(right).op != "placeholder":
