@@ -16,7 +16,7 @@ from motet._compare.searching import chosen_trials, described, search_left
 from motet._compare.tuning import Search
 from motet._core.points import Point
 from motet._engine.observers import Watcher
-from motet._engine.results import Failure, Row
+from motet._engine.results import Failure
 from motet.data import Federation
 from motet.task import Task
 
