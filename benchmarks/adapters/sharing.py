@@ -50,7 +50,7 @@ def scores(seed: int, users: int, rounds: int) -> dict[str, dict[str, float]]:
     for name, (method, adapted) in methods().items():
         started = time.perf_counter()
         run = motet.run(method, chat.task(adapted=adapted), data, rounds=rounds, seed=seed)
-        found[name] = {row.client: row.score for row in run.evaluate("test").rows}
+        found[name] = {row.client: row.value for row in run.evaluate("test").rows}
         took = time.perf_counter() - started
         mean = np.mean(list(found[name].values()))
         print(f"seed {seed}, {name}: {mean:.3f} in {took:.0f} s", file=sys.stderr, flush=True)
