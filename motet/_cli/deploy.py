@@ -156,10 +156,10 @@ def statistics(
     motet deploy statistics .
     """
     from motet._cli.terminal import show
-    from motet.deploy._statistics import SENT, write_site_statistics
+    from motet.deploy._statistics import write_site_statistics
 
-    path = write_site_statistics(directory)
-    listed = "\n".join(f"  {name:8} {what}" for name, what in SENT.items())
+    path, sent = write_site_statistics(directory)
+    listed = "\n".join(f"  {name:10} {what}" for name, what in sent.items())
     show(f"Wrote {path}. It holds these numbers of your site, and no row:\n{listed}")
 
 
@@ -177,12 +177,12 @@ def agree(
 
     motet deploy agree hospital-net north.json south.json
     """
-    from motet._cli.terminal import show
+    from motet._cli.deploy_output import show_agreement
     from motet.deploy._layout import Deployment
     from motet.deploy._statistics import agree_on_statistics
 
-    sites = agree_on_statistics(Deployment.open(directory), files)
-    show(f"Means and scales are now those of {len(sites)} sites: {', '.join(sites[:10])}.")
+    deployment = Deployment.open(directory)
+    show_agreement(agree_on_statistics(deployment, files), deployment.path)
 
 
 app.command("register")(deploy_server.register)

@@ -17,6 +17,7 @@ from motet._core.text import plural, size
 from motet._core.visible_text import visible
 from motet._verdict.text_tables import aligned
 from motet.deploy import _results as results
+from motet.deploy._statistics import Progress
 from motet.deploy._status import Status
 from motet.deploy._trial import Event, Stage, Trial
 from motet.deploy._writing import Draft
@@ -105,6 +106,23 @@ def show_check(found: Mapping[str, int], *, as_json: bool) -> None:
         return
     counts = ", ".join(f"{number} {split}" for split, number in found.items())
     show(f"The data fit the experiment: {counts} examples.")
+
+
+def show_agreement(found: Progress, deployment: Path) -> None:
+    """Say whether the experiment has the statistics of its sites, or what is missing."""
+    sites = f"{plural(len(found.sites), 'site')}: {', '.join(found.sites[:10])}"
+    if found.asked:
+        show(
+            f"Medians of {plural(found.asked, 'input')} need another question to {sites}.\n"
+            f"Give each site {deployment / 'questions.json'}, for its folder; run "
+            "`motet deploy statistics .` there and\n`motet deploy agree` here again, with the new "
+            "files."
+        )
+        return
+    show(f"The experiment now has the statistics of {sites}.")
+    for column, texts in found.categories.items():
+        show(f'New categories of "{column}": {", ".join(texts[:10])}.')
+    show("Give each site its new experiment.toml, experiment.sha256 and README.md.")
 
 
 def _show_result(trial: Trial, *, as_json: bool, quiet: bool) -> None:

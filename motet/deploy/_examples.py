@@ -44,6 +44,8 @@ def agreed_data(data: DataChoice, federation: Federation) -> dict[str, Any]:
             "target": data.target,
             "split": _split_column(data),
             "missing": data.missing,
+            "indicators": data.indicators,
+            "rare": data.rare,
             "standardize": data.standardize,
         }
     return table
@@ -90,7 +92,9 @@ def _write_table(
 ) -> None:
     assert federation.schema is not None
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = [*(column.name for column in federation.schema.columns), data.target]
+    columns_used = [column.name for column in federation.schema.columns]
+    target = federation.schema.target
+    names = [*columns_used, *filter(None, [target.name, target.event])]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*names, _split_column(data)])

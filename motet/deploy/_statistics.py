@@ -1,4 +1,8 @@
-"""Statistics of a table that all sites agree on: each site sends aggregates, never a row."""
+"""Statistics of a table that all sites agree on: each site sends counts and moments, never a row.
+
+Medians over all sites need questions: `agree` writes questions.json, which sites answer with counts
+by the same command as before, until the medians are known.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from motet._core.atomic import write_atomically
 from motet._core.corrupt_files import reading
 from motet.config import write_tables
 from motet.config._values import read_fields
-from motet.data._tables.aggregates import Aggregates, join
+from motet.data._schema import Schema
+from motet.data._tables.agreeing import Agreeing, in_order
+from motet.data._tables.asking import Question, thresholds_in
 from motet.data._tables.options import filling_of, standardize_of
-from motet.data._tables.site import site_aggregates, without_statistics
-from motet.data._tables.statistics import refit
+from motet.data._tables.sending import SiteStatistics
+from motet.data._tables.site import site_statistics, without_statistics
 from motet.deploy._layout import CONFIG, Deployment
 from motet.deploy._runtime.sitedata import SiteData
 from motet.deploy._site_settings import SiteSettings
@@ -22,51 +29,141 @@ from motet.deploy._submission import change_settings
 from motet.errors import CapabilityError, DataError, RequestError, StateError
 
 STATISTICS = "statistics.json"
-# What a site's aggregates are, for the people who must approve them.
+QUESTIONS = "questions.json"
+# What a site sends, for the people who must approve it.
 SENT = {
     "rows": "number of training rows",
+    "table_rows": "number of all rows",
     "missing": "missing values of each column",
     "known": "values of each input that are there",
-    "mean": "their mean; for a category: the share of rows that have it",
+    "mean": "their mean",
     "spread": "sum of their squared distances from the mean",
     "low": "smallest value of each input",
     "high": "largest value of each input",
+    "decimals": "with how many decimals the values of an input are written",
+    "categories": "each category as it is spelled, with the number of training rows and of all "
+    "rows that have it",
+}
+SENT_OWN_MEDIAN = {"median": "the site's own median of each input"}
+SENT_ANSWERS = {
+    "at_most": f"once the operator has sent {QUESTIONS}: how many values of each input are at most "
+    "each number in it"
 }
 
 
-def write_site_statistics(folder: Path) -> Path:
-    """Aggregate the training rows of a site, and write what it may send to the operator."""
-    data, settings = _site_data(folder / CONFIG), SiteSettings.read(folder)
-    site = settings.name
-    found = data.read_rows(folder / settings.data, site)
-    path = folder / STATISTICS
-    sent = site_aggregates(found, site).to_dict()
-    path.write_text(json.dumps(sent, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+def sent_by_sites(missing: str | float) -> dict[str, str]:
+    """List what a site sends if missing values are filled in this way."""
+    own = SENT_OWN_MEDIAN if missing == "client-median" else {}
+    answers = SENT_ANSWERS if filling_of(missing, indicators=False).by == "median" else {}
+    return SENT | own | answers
 
 
-def agree_on_statistics(deployment: Deployment, files: Sequence[Path]) -> tuple[str, ...]:
-    """Combine the aggregates of sites, and write the statistics into the experiment.
+class Progress(NamedTuple):
+    """How far the sites are on the way to common statistics.
 
-    Returns:
-        The sites whose aggregates were used.
+    Attributes:
+        sites: Whose statistics were used.
+        asked: How many medians are still unknown; 0: the experiment has its statistics.
+        categories: Categories that the experiment did not have before, by column.
     """
+
+    sites: tuple[str, ...]
+    asked: int
+    categories: dict[str, tuple[str, ...]]
+
+
+def write_site_statistics(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Write what a site may send to the operator, and list what it is."""
+    data, settings = _site_data(folder / CONFIG), SiteSettings.read(folder)
+    found = data.read_rows(folder / settings.data, settings.name)
+    question = folder / QUESTIONS
+    asked = None
+    if question.is_file():
+        asked = thresholds_in(_read_json(question).get("thresholds"))
+    sent = site_statistics(found, settings.name, data.missing, asked).to_dict()
+    text = json.dumps(sent, indent=1, ensure_ascii=False) + "\n"
+    path = folder / STATISTICS
+    write_atomically(path, text.encode(), private=True)
+    return path, sent_by_sites(data.missing)
+
+
+def agree_on_statistics(deployment: Deployment, files: Sequence[Path]) -> Progress:
+    """Combine the statistics of sites: write them into the experiment, or ask the next question."""
     if not files:
         raise RequestError(f"expected the {STATISTICS} of at least one site, got none.")
     first = deployment.site(deployment.sites[0]) / CONFIG
     data = _site_data(first)
     agreed = data.table_schema()
-    draft = without_statistics(agreed)
-    joined = join([_read(path, draft) for path in files])
-    strange = [site for site in joined.sites if site not in deployment.sites]
-    if strange:
-        raise RequestError(f'"{strange[0]}" is not a site of this deployment.')
-    filling = filling_of(data.missing, indicators=False)
-    fitted = refit(agreed, joined, filling, standardize_of(data.standardize))
+    agreeing = _agreeing(deployment, data, agreed, files)
+    sites = tuple(one.site for one in agreeing.sent)
+    medians = None
+    if agreeing.needs_medians:
+        question = _next_question(deployment, agreeing)
+        medians = question.medians
+        if medians is None:
+            return Progress(sites, len(question.thresholds), {})
+    _forget_questions(deployment)
+    fitted = agreeing.schema(medians)
     tables = tomllib.loads(first.read_text(encoding="utf-8"))
     tables["data"]["schema"] = json.dumps(fitted.to_dict(), ensure_ascii=False)
+    tables["data"]["shape"] = [len(fitted.feature_names)]
     _write_config(deployment, write_tables(tables))
-    return joined.sites
+    return Progress(sites, 0, _new_categories(agreed, fitted))
+
+
+def _agreeing(
+    deployment: Deployment, data: SiteData, agreed: Schema, files: Sequence[Path]
+) -> Agreeing:
+    draft = without_statistics(agreed)
+    sent = in_order([SiteStatistics.from_dict(_read_json(path), draft) for path in files])
+    strange = [one.site for one in sent if one.site not in deployment.sites]
+    if strange:
+        raise RequestError(f'"{strange[0]}" is not a site of this deployment.')
+    return Agreeing(
+        draft,
+        sent,
+        filling_of(data.missing, indicators=data.indicators),
+        standardize_of(data.standardize),
+        rare=data.rare,
+        complete=len(sent) == len(deployment.sites),
+    )
+
+
+def _next_question(deployment: Deployment, agreeing: Agreeing) -> Question:
+    """Use the answers to the last question, and write the next one if there is any."""
+    path = deployment.path / QUESTIONS
+    answered = {one.answered for one in agreeing.sent}
+    if answered == {""}:
+        question = agreeing.first_question()
+    else:
+        last = Question.from_dict(_read_json(path)) if path.is_file() else Question({})
+        behind = [one.site for one in agreeing.sent if one.answered != last.id]
+        if behind:
+            raise RequestError(
+                f'the statistics of "{behind[0]}" do not answer the present question. Give the '
+                f"site {path}, and run `motet deploy statistics .` there again."
+            )
+        question = agreeing.next_question(last)
+    if question.medians is None:
+        text = json.dumps(question.to_dict()).encode()
+        for folder in (deployment.path, *map(deployment.site, deployment.sites)):
+            if folder.is_dir():
+                write_atomically(folder / QUESTIONS, text, private=True)
+    return question
+
+
+def _forget_questions(deployment: Deployment) -> None:
+    for folder in (deployment.path, *map(deployment.site, deployment.sites)):
+        (folder / QUESTIONS).unlink(missing_ok=True)
+
+
+def _new_categories(agreed: Schema, fitted: Schema) -> dict[str, tuple[str, ...]]:
+    pairs = zip(agreed.columns, fitted.columns, strict=True)
+    new = {
+        one.name: tuple(text for text in other.categories if text not in one.categories)
+        for one, other in pairs
+    }
+    return {name: texts for name, texts in new.items() if texts}
 
 
 def _site_data(config: Path) -> SiteData:
@@ -80,7 +177,7 @@ def _site_data(config: Path) -> SiteData:
     return read_fields(SiteData, table, "data")
 
 
-def _read(path: Path, draft: Any) -> Aggregates:
+def _read_json(path: Path) -> dict[str, Any]:
     with reading(path, "file of statistics"):
         try:
             sent = json.loads(path.read_text(encoding="utf-8"))
@@ -89,8 +186,8 @@ def _read(path: Path, draft: Any) -> Aggregates:
         except (ValueError, RecursionError) as error:
             raise StateError(f"{path} is not JSON: {error}.") from None
     if not isinstance(sent, dict):
-        raise DataError(f"{path} does not hold the aggregates of a site.")
-    return Aggregates.from_dict(sent, draft)
+        raise DataError(f"{path} does not hold the statistics of a site.")
+    return sent
 
 
 def _write_config(deployment: Deployment, config: str) -> None:

@@ -25,7 +25,7 @@ from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.pinning import hash_of_text
 from motet.deploy._runtime.sitedata import SiteData
 from motet.deploy._site_settings import SiteSettings
-from motet.deploy._statistics import SENT
+from motet.deploy._statistics import sent_by_sites
 from motet.deploy._submission import app_settings
 from motet.deploy._traffic import audit_traffic, traffic_sentences
 from motet.deploy._wire_manifest import WireManifest, WireTensor, wire_manifest
@@ -181,7 +181,7 @@ class Draft:
             traffic=self.traffic,
             data=table,
             schema=schema,
-            sent=SENT,
+            sent={} if schema is None else sent_by_sites(table["missing"]),
             frozen=self.experiment.model.frozen,
             base=BASE,
             columns="" if schema is None else columns_table(schema.at(site)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from motet.data import Column, Scaling, Schema, Split, Target, from_table
-from motet.data._tables.aggregates import Aggregates, aggregate, join, medians_of
+from motet.data._tables.agreeing import Agreeing, in_order
+from motet.data._tables.asking import Bracket, Question, count_at_most, decimals_of
 from motet.data._tables.options import filling_of
+from motet.data._tables.sending import SiteStatistics
 from motet.data._tables.site import without_statistics
-from motet.data._tables.statistics import Medians, finish, medians_by_counting
 from motet.errors import DataError, MotetError, RequestError, StateError
 
 quick = settings(
@@ -97,56 +99,83 @@ def test_rows_to_predict_are_encoded_as_the_same_rows_in_training(
     table=tables(),
     missing=st.sampled_from(MISSING),
     standardize=st.sampled_from(["none", "federation", "site"]),
+    rare=st.sampled_from([0, 2, 0.05]),
     backwards=st.booleans(),
 )
 def test_statistics_from_aggregates_of_sites_are_those_of_the_pool_bit_by_bit(
-    table, missing, standardize, backwards
+    table, missing, standardize, rare, backwards
 ):
-    data = opened(table, missing=missing, standardize=standardize)
-    draft, trains = without_statistics(data.schema), []
-    for place, _ in enumerate(data.clients):
-        trains.append(pa.table(rows_of(table, data.rows.rows(place, 0))))
-    sent = [
-        json.loads(json.dumps(aggregate(draft, train, sites=(client,)).to_dict()))
-        for client, train in zip(data.clients, trains, strict=True)
+    data = opened(table, missing=missing, standardize=standardize, rare=rare)
+    draft = without_statistics(data.schema)
+    # What a site agreed to before: other categories, which are forgotten.
+    columns = tuple(
+        replace(c, categories=("m", "old"), other=False) if c.kind == "categorical" else c
+        for c in draft.columns
+    )
+    draft = replace(draft, columns=columns)
+    parts = [
+        [pa.table(rows_of(table, sorted(rows))) for rows in (_all_rows(data, place), train)]
+        for place, train in enumerate(data.rows.rows(n, 0) for n in range(len(data.clients)))
     ]
-    received = [Aggregates.from_dict(one, draft) for one in (sent[::-1] if backwards else sent)]
-    joined = join(received)
-    filling = filling_of(missing, indicators=False)
-    medians = None
-    if filling.by == "median":
-        blocks = [_numbers(draft, train) for train in trains]
-        overall = medians_by_counting(
-            lambda at_most: sum((block <= at_most).sum(axis=0) for block in blocks),
-            joined.known.sum(axis=0),
-        )
-        one_hot = np.asarray([c.kind == "categorical" for c in draft.columns for _ in c.features])
-        own = np.stack([medians_of(draft, train) for train in trains])
-        medians = Medians(np.where(one_hot, 0.0, overall), own if filling.own else None)
-    assert finish(draft, joined, filling, standardize, medians) == data.schema
+
+    def sent(question):
+        found = [
+            SiteStatistics.of(
+                draft,
+                site,
+                *both,
+                thresholds=None if question is None else question.thresholds,
+                medians=missing == "client-median",
+            ).to_dict()
+            for site, both in zip(data.clients, parts, strict=True)
+        ]
+        received = [SiteStatistics.from_dict(json.loads(json.dumps(one)), draft) for one in found]
+        filling = filling_of(missing, indicators=False)
+        ordered = in_order(received[::-1] if backwards else received)
+        return Agreeing(draft, ordered, filling, standardize, rare=rare)
+
+    agreeing, medians = sent(None), None
+    if agreeing.needs_medians:
+        question = agreeing.first_question()
+        while question.medians is None:
+            question = Question.from_dict(json.loads(json.dumps(question.to_dict())))
+            question = sent(question).next_question(question)
+        medians = question.medians
+    found = agreeing.schema(medians)
+    assert found == replace(data.schema, site_fills={}, site_scaling={})
 
 
-def _numbers(draft, table):
-    """Encode without statistics; NaN where a value is missing."""
-    from motet.data._tables.encode import Noticed, counted, read_block
-
-    noticed = Noticed(counted, [], counted)
-    blocks = [read_block(draft, c, table[c.name], noticed).values for c in draft.columns]
-    return np.concatenate(blocks, axis=1).astype(np.float64)
+def _all_rows(data, place):
+    return [row for split in range(3) for row in data.rows.rows(place, split)]
 
 
 @quick
-@given(st.lists(st.lists(st.floats(-1e300, 1e300), max_size=9), min_size=1, max_size=4))
-def test_medians_by_counting_are_exact(sites):
-    pooled = np.asarray([value for site in sites for value in site])
-    known = np.asarray([len(pooled)])
-    found = medians_by_counting(lambda t: np.asarray([(pooled <= t[0]).sum()]), known)
-    if len(pooled):
-        ordered = np.sort(pooled)
-        middle = (ordered[(len(pooled) - 1) // 2] + ordered[len(pooled) // 2]) / 2
-        assert found[0] == middle
-    else:
-        assert math.isnan(found[0])
+@given(
+    sites=st.lists(
+        st.lists(
+            st.one_of(st.floats(-1e300, 1e300), st.integers(-40, 40), st.decimals(-9, 9, places=2))
+        ),
+        min_size=1,
+        max_size=4,
+    ).filter(any)
+)
+def test_medians_by_questions_are_exact(sites):
+    each = [np.asarray([float(value) for value in site]) for site in sites]
+    pooled = np.concatenate(each)
+    grids = [decimals_of(values) for values in each if len(values)]
+    decimals = None if None in grids else max(grids)
+    bracket = Bracket.of(len(pooled), pooled.min(), pooled.max(), decimals)
+    questions = 0
+    while bracket.median is None:
+        asked = [bracket.value(place) for place in bracket.asked]
+        answers = [count_at_most(values, asked) for values in each]
+        bracket = bracket.narrowed([sum(counts) for counts in zip(*answers, strict=True)])
+        questions += 1
+    ordered = np.sort(pooled)
+    assert bracket.median == (ordered[(len(pooled) - 1) // 2] + ordered[len(pooled) // 2]) / 2
+    assert questions <= 8
+    if decimals is not None and (pooled.max() - pooled.min()) * 10**decimals < 250:
+        assert questions <= 1
 
 
 def test_scales_are_numpys_over_filled_training_rows():
@@ -261,24 +290,33 @@ def _is_plain(schema):
     return [column.name for column in schema.columns] == ["age", "sex"] and schema.fills is not None
 
 
-def test_aggregates_that_cannot_be_are_refused():
+def test_statistics_that_cannot_be_are_refused():
     draft = without_statistics(simple())
     table = pa.table({"age": [1.0, 2.0], "sex": ["f", "m"]})
-    sent = aggregate(draft, table, sites=("a",)).to_dict()
+    sent = SiteStatistics.of(draft, "a", table, table).to_dict()
+    age = sent["inputs"]["age"]
     for change in (
-        {"rows": [-1]},
-        {"known": [[5, 5, 5]]},
-        {"mean": [[1.0]]},
-        {"mean": "x"},
-        {"spread": [[-1.0, 0, 0]]},
-        {"mean": [[math.nan, 0, 0]]},
-        {"sites": None},
+        {"rows": -1},
+        {"rows": 3},
+        {"rows": True},
+        {"inputs": {}},
+        {"inputs": "x"},
+        {"site": None},
+        {"missing": {"age": 5, "sex": 0}},
+        {"categories": {"sex": {"f": [2, 1]}}},
+        {"categories": {"sex": {"f": [1]}}},
+        {"inputs": {"age": {**age, "mean": math.nan}}},
+        {"inputs": {"age": {**age, "known": 9}}},
+        {"inputs": {"age": {**age, "spread": -1.0}}},
+        {"inputs": {"age": {**age, "low": None}}},
+        {"inputs": {"age": {**age, "at_most": [2, 1]}}},
+        {"inputs": {"age": {**age, "at_most": [3]}}},
     ):
         with pytest.raises(DataError):
-            Aggregates.from_dict({**sent, **change}, draft)
-    one = Aggregates.from_dict(sent, draft)
+            SiteStatistics.from_dict({**sent, **change}, draft)
+    one = SiteStatistics.from_dict(sent, draft)
     with pytest.raises(DataError, match="twice"):
-        join([one, one])
+        in_order([one, one])
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,14 +1,14 @@
 """Aggregates of sites: everything that statistics over sites need, without a single row.
 
-A site computes its own with `aggregate`, and may send them; `join` puts those of several sites next
-to each other. A pooled table is aggregated by the same code, per site, so that a deployment and a
-simulation end with the same numbers, bit by bit.
+A site computes its own with `aggregate`, and may send them (`sending.py`). A pooled table is
+aggregated by the same code, per site, so that a deployment and a simulation end with the same
+numbers, bit by bit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from motet.data._schema import Column, Schema
 from motet.data._tables.encode import Block, Noticed, counted, in_threads, read_block
-from motet.errors import DataError
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -47,74 +46,6 @@ class Aggregates:
     spread: Floats
     low: Floats
     high: Floats
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a site sends, as JSON values; a range is null where there is no value."""
-        ranges = {name: _finite(getattr(self, name)) for name in ("low", "high")}
-        plain = {
-            name: getattr(self, name).tolist()
-            for name in ("rows", "missing", "known", "mean", "spread")
-        }
-        return {"sites": list(self.sites), **plain, **ranges}
-
-    @classmethod
-    def from_dict(cls, sent: Mapping[str, Any], schema: Schema) -> Aggregates:
-        """Read what sites sent, and refuse what does not fit the schema."""
-        try:
-            made = cls(
-                sites=tuple(str(site) for site in sent["sites"]),
-                rows=np.asarray(sent["rows"], np.int64),
-                missing=np.asarray(sent["missing"], np.int64),
-                known=np.asarray(sent["known"], np.int64),
-                mean=np.asarray(sent["mean"], np.float64),
-                spread=np.asarray(sent["spread"], np.float64),
-                low=_infinite(sent["low"], math.inf),
-                high=_infinite(sent["high"], -math.inf),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise DataError(
-                "these are not the aggregates of a site; expected a JSON object of numbers."
-            ) from None
-        made.check(schema)
-        return made
-
-    def check(self, schema: Schema) -> None:
-        """Refuse aggregates that cannot be those of rows of this schema."""
-        sites, columns, inputs = len(self.sites), len(schema.columns), len(base_names(schema))
-        wanted = {
-            "rows": (sites,),
-            "missing": (sites, columns),
-            **dict.fromkeys(("known", "mean", "spread", "low", "high"), (sites, inputs)),
-        }
-        for name, shape in wanted.items():
-            values = getattr(self, name)
-            if values.shape != shape or np.isnan(values.astype(np.float64)).any():
-                raise DataError(
-                    f"the aggregates of {', '.join(self.sites[:3]) or 'a site'} do not fit the "
-                    f"schema: {name} has shape {values.shape}, expected {shape} of numbers."
-                )
-        whole = self.rows[:, None]
-        possible = (
-            (self.rows >= 0).all()
-            and ((self.missing >= 0) & (self.missing <= whole)).all()
-            and ((self.known >= 0) & (self.known <= whole)).all()
-            and (self.spread >= 0).all()
-            and np.isfinite(self.mean).all()
-            and np.isfinite(self.spread).all()
-        )
-        if not possible:
-            raise DataError(
-                f"the aggregates of {', '.join(self.sites[:3])} are impossible: counts must lie "
-                "between 0 and the number of rows, and spreads must not be negative."
-            )
-
-
-def _finite(values: Floats) -> list[list[float | None]]:
-    return [[x if math.isfinite(x) else None for x in row] for row in values.tolist()]
-
-
-def _infinite(rows: Sequence[Sequence[float | None]], instead: float) -> Floats:
-    return np.asarray([[instead if x is None else x for x in row] for row in rows], np.float64)
 
 
 def base_names(schema: Schema) -> tuple[str, ...]:
@@ -151,7 +82,8 @@ def aggregate(
 
     def of_column(column: Column) -> tuple[Counts, list[Moments]]:
         block = block_of(schema, table, column, rows, noticed)
-        moments = [groups.moments(np.asarray(values, np.float64)) for values in block.values.T]
+        of_input = groups.shares if column.kind == "categorical" else groups.moments
+        moments = [of_input(np.asarray(values, np.float64)) for values in block.values.T]
         return groups.count(block.holes), moments
 
     found = in_threads(of_column, schema.columns, rows=len(table))
@@ -203,6 +135,10 @@ class Grouped:
         low[empty], high[empty] = np.inf, -np.inf
         return known.astype(np.int64), mean, spread, low, high
 
+    def shares(self, values: Floats) -> Moments:
+        """Return the moments of an input that is 0 or 1."""
+        return share_moments(self.count(values > 0), self.rows)
+
     def _extreme(self, which: np.ufunc, values: Floats) -> Floats:
         if not len(values):
             return np.zeros(self.sites)
@@ -211,20 +147,13 @@ class Grouped:
         return np.asarray(which.reduceat(ordered, starts))
 
 
-def join(parts: Sequence[Aggregates]) -> Aggregates:
-    """Put the aggregates of several sites next to each other, in the order of their names."""
-    listed = [(site, part, place) for part in parts for place, site in enumerate(part.sites)]
-    listed.sort(key=lambda item: item[0])
-    names = [site for site, _, _ in listed]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f'site "{twice}" sent its aggregates twice.')
-
-    def stacked(name: str) -> Any:
-        return np.stack([getattr(part, name)[place] for _, part, place in listed])
-
-    fields = ("rows", "missing", "known", "mean", "spread", "low", "high")
-    return Aggregates(tuple(names), *(stacked(name) for name in fields))
+def share_moments(ones: Counts, rows: Counts) -> Moments:
+    """Compute the moments of a category's input from counts alone, so that counts are sent."""
+    mean = ones / np.maximum(rows, 1)
+    spread = ones * (1 - mean) ** 2 + (rows - ones) * mean**2
+    low = np.where(rows == 0, np.inf, np.where(ones == rows, 1.0, 0.0))
+    high = np.where(rows == 0, -np.inf, np.where(ones > 0, 1.0, 0.0))
+    return rows.astype(np.int64), mean, spread, low, high
 
 
 def block_of(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,17 +96,37 @@ def _number(name: str, column: Any, options: TableOptions) -> Column:
 def _categorical(
     name: str, column: Any, options: TableOptions, missing: MissingValues, found: Found
 ) -> Column:
-    found_cells = merged(to_cells(column, missing), ignore_case=options.merge_spellings)
-    remark = found_cells.remark(f'column "{name}"')
-    if remark:
-        found.remarks.append(remark)
-    cells, counts = found_cells.cells, found_cells.cells.counts()
-    least = options.rare * len(column) if 0 < options.rare < 1 else options.rare
-    kept = [text for text, count in zip(cells.values, counts, strict=True) if count >= least]
+    how = Categories(rare=options.rare, ignore_case=options.merge_spellings)
+    chosen = choose_categories(name, to_cells(column, missing), len(column), how)
+    found.remarks += chosen.remarks
+    return Column(name=name, kind="categorical", categories=chosen.kept, other=bool(chosen.rare))
+
+
+class Categories(NamedTuple):
+    """How the categories of a column are chosen."""
+
+    rare: float = 0
+    ignore_case: bool = True
+
+
+class Chosen(NamedTuple):
+    """The categories of a column, the number of rare ones, and remarks."""
+
+    kept: tuple[str, ...]
+    rare: int
+    remarks: tuple[str, ...]
+
+
+def choose_categories(name: str, given: Cells, rows: int, how: Categories) -> Chosen:
+    """Merge spellings, and put rare categories together."""
+    found = merged(given, ignore_case=how.ignore_case)
+    cells, counts = found.cells, found.cells.counts()
     if not cells.values:
         raise DataError(
             f'column "{name}" has no value in any row. Leave it out with {fix("drop", name)}.'
         )
+    least = how.rare * rows if 0 < how.rare < 1 else how.rare
+    kept = [text for text, count in zip(cells.values, counts, strict=True) if count >= least]
     if not kept:
         raise DataError(
             f'column "{name}" has no category with {least:g} rows or more; the most frequent has '
@@ -114,17 +134,22 @@ def _categorical(
             f"column out with {fix('drop', name)}."
         )
     rare = len(cells.values) - len(kept)
+    merges = found.remark(f'column "{name}"')
+    remarks = [*([merges] if merges else []), *_on_categories(name, len(kept), rare, least)]
+    return Chosen(tuple(kept), rare, tuple(remarks))
+
+
+def _on_categories(name: str, kept: int, rare: int, least: float) -> Iterator[str]:
     if rare:
-        found.remarks.append(
+        yield (
             f'column "{name}": {plural(rare, "rare category").replace("categorys", "categories")} '
             f"with fewer than {least:g} rows share one input."
         )
-    if len(kept) > MANY_CATEGORIES:
-        found.remarks.append(
-            f'column "{name}" has {len(kept)} categories, each an input of its own. Put rare ones '
+    if kept > MANY_CATEGORIES:
+        yield (
+            f'column "{name}" has {kept} categories, each an input of its own. Put rare ones '
             f"together with {fix('rare', 10)}, or leave the column out with {fix('drop', name)}."
         )
-    return Column(name=name, kind="categorical", categories=tuple(kept), other=bool(rare))
 
 
 def _ordinal(

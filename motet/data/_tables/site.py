@@ -22,6 +22,7 @@ from motet.data._tables.cells import (
 )
 from motet.data._tables.files import Opened
 from motet.data._tables.options import filling_of, standardize_of
+from motet.data._tables.sending import SiteStatistics
 from motet.data._tables.statistics import base_values, is_one_hot, scaled, spread_out
 from motet.data._tables.survival import read_survival
 from motet.errors import DataError
@@ -88,8 +89,28 @@ def site_targets(schema: Schema, opened: Opened) -> NDArray[Any]:
     return y
 
 
-def site_aggregates(found: SiteRows, client: str) -> Aggregates:
-    """Aggregate a site's training rows: what it sends so that statistics can be agreed on."""
+def site_statistics(
+    found: SiteRows, client: str, missing: str | float, thresholds: dict[str, list[float]] | None
+) -> SiteStatistics:
+    """Compute what a site sends so that statistics can be agreed on.
+
+    Args:
+        found: Its rows.
+        client: Its name.
+        missing: How missing values are filled.
+        thresholds: The question to answer; None: none was asked.
+    """
+    return SiteStatistics.of(
+        without_statistics(found.schema),
+        client,
+        found.opened.table,
+        found.training,
+        thresholds=thresholds,
+        medians=missing == "client-median",
+    )
+
+
+def _aggregates(found: SiteRows, client: str) -> Aggregates:
     draft = without_statistics(found.schema)
     return aggregate(draft, found.training, sites=(client,), row_name=found.opened.row_name)
 
@@ -113,7 +134,7 @@ def own_statistics(
     scale = standardize_of(standardize)
     if not filling.own and scale != "site":
         return agreed
-    moments = site_aggregates(found, client)
+    moments = _aggregates(found, client)
     fills = base_values(agreed, agreed.fills)
     if filling.own and agreed.fills is not None:
         draft = without_statistics(agreed)

@@ -7,7 +7,6 @@ irrelevant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ from motet.errors import DataError
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-CountAtMost = Callable[[Floats], Counts]  # how many known values of each input are at most these
 
 
 class Medians(NamedTuple):
@@ -72,40 +70,6 @@ def finish(
             else {},
         )
     return scaled(schema, aggregates, own, standardize)
-
-
-def refit(
-    agreed: Schema, aggregates: Aggregates, filling: Filling, standardize: Standardize
-) -> Schema:
-    """Replace the statistics of a schema by those of other rows; its inputs stay the same.
-
-    Medians over all sites need many questions (`medians_by_counting`), so fills by the median are
-    kept.
-    """
-    plain = replace(
-        agreed,
-        columns=tuple(replace(c, indicator=False) for c in agreed.columns),
-        fills=None,
-        scaling=None,
-        site_fills={},
-        site_scaling={},
-    )
-    ranged = _with_ranges(plain, aggregates)
-    columns = tuple(
-        replace(column, low=new.low, high=new.high)
-        for column, new in zip(agreed.columns, ranged, strict=True)
-    )
-    fills = base_values(agreed, agreed.fills)
-    if filling.by == "mean":
-        known = (aggregates.known.sum(axis=0) > 0) & ~is_one_hot(plain)
-        fills = np.where(known, pooled_mean(aggregates), fills)
-    schema = replace(agreed, columns=columns, scaling=None, site_scaling={})
-    if agreed.fills is not None:
-        schema = replace(schema, fills=spread_out(schema, fills))
-    own = np.broadcast_to(fills, aggregates.mean.shape)
-    if filling.own and filling.by == "mean":
-        own = np.where(aggregates.known > 0, aggregates.mean, own)
-    return scaled(schema, aggregates, own, "none" if standardize == "none" else "federation")
 
 
 def _with_ranges(draft: Schema, aggregates: Aggregates) -> tuple[Column, ...]:
@@ -245,48 +209,3 @@ def spread_out(schema: Schema, values: Floats) -> tuple[float, ...]:
         spread += values[place : place + width].tolist() + [0.0] * column.indicator
         place += width
     return tuple(spread)
-
-
-def medians_by_counting(count: CountAtMost, known: Counts) -> Floats:
-    """Find exact medians by asking only how many values are at most a threshold.
-
-    A deployment asks its sites; every answer is a count. The threshold halves the range of all
-    doubles, as they are ordered, so that 64 questions are enough.
-
-    Args:
-        count: Counts the known values of each input that are at most a threshold, over all sites.
-        known: Number of known values of each input.
-    """
-    lower = _order_statistics(count, (known - 1) // 2)
-    upper = _order_statistics(count, known // 2)
-    there = known > 0
-    medians = (np.where(there, lower, 0.0) + np.where(there, upper, 0.0)) / 2
-    return np.where(there, medians, np.nan)
-
-
-def _order_statistics(count: CountAtMost, rank: Counts) -> Floats:
-    """Find the value with the given rank (0: the smallest) of each input, by bisection."""
-    rank = np.maximum(rank, 0)
-    low = np.full(len(rank), _to_order(-np.finfo(np.float64).max), np.uint64)
-    high = np.full(len(rank), _to_order(np.finfo(np.float64).max), np.uint64)
-    while (low < high).any():
-        middle = low + (high - low) // np.uint64(2)
-        at_most = count(_from_order(middle))
-        enough = at_most > rank
-        high = np.where(enough, middle, high)
-        low = np.where(enough | (low >= high), low, middle + np.uint64(1))
-    return _from_order(low)
-
-
-_SIGN = np.uint64(1 << 63)
-
-
-def _to_order(value: float) -> np.uint64:
-    """Return the place of a double in the order of all, so that two have a middle."""
-    bits = np.float64(value).view(np.uint64)
-    return np.uint64(~bits if bits & _SIGN else bits | _SIGN)
-
-
-def _from_order(numbers: NDArray[np.uint64]) -> Floats:
-    bits = np.where(numbers & _SIGN, numbers & ~_SIGN, ~numbers)
-    return bits.view(np.float64)

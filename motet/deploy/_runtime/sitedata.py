@@ -93,7 +93,9 @@ class SiteData:
         seed: Names the cut.
         schema: How a table's raw rows become inputs, as the JSON text of a `motet.data.Schema`.
         missing: How missing numbers are filled; a site computes "client-..." fills itself.
+        indicators: Whether columns with missing values get an input that marks them.
         standardize: Whose statistics scale inputs; a site computes those for "site" itself.
+        rare: Categories with fewer rows share one input, when statistics are agreed on.
         mean: Taken from every input before it is divided by `std`, at every site alike.
         std: One number, or one per channel (a table's column).
     """
@@ -111,7 +113,9 @@ class SiteData:
     seed: int = 0
     schema: str | None = None
     missing: Missing | float = "error"
+    indicators: bool = False
     standardize: bool | Standardize = False
+    rare: float = 0.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
