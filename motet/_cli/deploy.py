@@ -185,6 +185,42 @@ def agree(
     show_agreement(agree_on_statistics(deployment, files), deployment.path)
 
 
+@app.command("export")
+def export(
+    directory: Annotated[
+        Path, typer.Argument(metavar="SITE", help="A site's folder.", show_default=False)
+    ],
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="PATH.safetensors, .md and .onnx are written."
+        ),
+    ],
+    trial: Annotated[
+        bool, typer.Option("--trial", help="From the last trial on this machine.")
+    ] = False,
+    onnx: Annotated[
+        bool | None,
+        typer.Option(
+            "--onnx/--no-onnx",
+            help="Refuse what ONNX cannot express, or write none; default: where possible.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """At a site: write its own model, from its state and the last model that it evaluated.
+
+    motet deploy export . -o models/north
+    """
+    from motet._cli.export import show_exported
+    from motet.deploy._site_export import export_site
+
+    exported = export_site(directory, out, onnx=onnx, trial=trial)
+    show_exported(exported, wanted=onnx, as_json=as_json)
+
+
 app.command("register")(deploy_server.register)
 app.command("submit")(deploy_server.submit)
 app.command("stop")(deploy_server.stop)

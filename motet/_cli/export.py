@@ -106,16 +106,24 @@ def _write_one(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from motet._cli.terminal import show, write_json
     from motet._export.export import write_export
     from motet._export.predictors import without_suffix
 
     exported = write_export(saved.run, client, without_suffix(out), **settings)
+    show_exported(exported, wanted=settings["onnx"], as_json=as_json, quiet=quiet)
+
+
+def show_exported(
+    exported: Exported, *, wanted: bool | None, as_json: bool, quiet: bool = False
+) -> None:
+    """List the files of one model, and say why there is no graph."""
+    from motet._cli.terminal import show, write_json
+
     if as_json:
         write_json(_as_dict(exported))
         return
     show(_listed(exported))
-    _say_why([exported], wanted=settings["onnx"], quiet=quiet)
+    _say_why([exported], wanted=wanted, quiet=quiet)
 
 
 def _write_all(

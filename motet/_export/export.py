@@ -177,10 +177,15 @@ def write_export(
     onnx: bool | None,
     model: Mapping[str, Any] | None,
     others: Sequence[Evaluation],
+    clients: int | None = None,
 ) -> Exported:
-    """Write the files of one client's predictor; `others` are scores to compare it with."""
+    """Write the files of one client's predictor; `others` are scores to compare it with.
+
+    `clients` is how many trained, if the run knows only some of them, as that of a site does.
+    """
     personal = run.personal(client)
     about = describe_predictor(run, client, personal, model)
+    about["clients"] = about["clients"] if clients is None else clients
     about["references"] = [asdict(found) for found in references_of(client, others)]
     graphs, why = _graphs(run, client, personal, about, wanted=onnx)
     files = {

@@ -52,9 +52,9 @@ def check_site(folder: Path) -> dict[str, int]:
         raise StateError(
             f"{config} cannot be read: {plain(reason)}. Ask for the file again."
         ) from None
-    _check_pin(folder, text)
+    check_pin(folder, text)
     agreement, settings = Agreement.from_text("check", text), SiteSettings.read(folder)
-    agreement = _with_own_base(agreement, settings, folder)
+    agreement = with_own_base(agreement, settings, folder)
     site, place = settings.name, folder / settings.data
     if not place.exists():
         raise RequestError(f"there are no data at {place}; set data in site.toml to their place.")
@@ -62,7 +62,7 @@ def check_site(folder: Path) -> dict[str, int]:
     return {split: data.size(site, split) for split in SPLITS}
 
 
-def _with_own_base(agreement: Agreement, settings: SiteSettings, folder: Path) -> Agreement:
+def with_own_base(agreement: Agreement, settings: SiteSettings, folder: Path) -> Agreement:
     """Take the frozen weights from the site's own file, and compare them with the agreed ones."""
     model = None if agreement.about is None else agreement.about.model
     if model is None or model.base is None:
@@ -85,7 +85,7 @@ def _with_own_base(agreement: Agreement, settings: SiteSettings, folder: Path) -
     return own
 
 
-def _check_pin(folder: Path, config: str) -> None:
+def check_pin(folder: Path, config: str) -> None:
     """Refuse a config that is not the one whose hash the site has agreed to."""
     pinned, name = pinned_at(folder)
     found = hash_of_text(name, config)

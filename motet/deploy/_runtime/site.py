@@ -21,6 +21,7 @@ from motet._engine.stores.memory import MemoryStore
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.parcels import Parcel, Scalar, scalar, unpack, unpack_first
 from motet.deploy._runtime.private import Kept, PrivateFile
+from motet.deploy._runtime.received import Received, ReceivedFile
 from motet.deploy._runtime.rehearsal import Rehearsal
 from motet.errors import CapabilityError, StateError, WireError
 from motet.method import AnyMethod
@@ -80,9 +81,12 @@ class Site:
     def score(self, parcel: Parcel) -> Parcel:
         """Score the client's own predictor on its own data; nothing but the score leaves."""
         number = self._round(parcel, last=self.setting.rounds)
+        split, point = _choice(parcel, "split", SCORED), _point(parcel)
+        down = self._down(parcel, serving=True)
+        received = Received(number, scalar(parcel.header, "clients", int), parcel.arrays)
+        ReceivedFile.beside(self.private.path, self.agreed).write(received)
         if not self.share_scores:
             return Parcel({"round": number, "declined": True})
-        split, point = _choice(parcel, "split", SCORED), _point(parcel)
         x, y = self.setting.federation.examples(self.client, split)
         if not len(y):
             return Parcel({"round": number, "examples": 0})

@@ -198,10 +198,17 @@ class SiteData:
 
     def _table(self, path: Path, client: str) -> list[Cell]:
         found = self.read_rows(path, client)
-        schema = own_statistics(found, client, self.missing, self.standardize)
+        schema = self._own_schema(found, client)
         x = schema.encode(found.opened.table, client, row_name=found.opened.row_name).x
         y, rows = found.y, found.rows
         return [Cell(client, split, x[rows[split]], y[rows[split]]) for split in SPLITS]
+
+    def own_schema(self, path: Path, client: str) -> Schema:
+        """Return how a site's table becomes inputs there, with its own statistics if agreed on."""
+        return self._own_schema(self.read_rows(path, client), client)
+
+    def _own_schema(self, found: SiteRows, client: str) -> Schema:
+        return own_statistics(found, client, self.missing, self.standardize)
 
     def _check(self, federation: Federation) -> None:
         agreed, found = asdict(self.data_schema()), asdict(DataSchema.of(federation))
