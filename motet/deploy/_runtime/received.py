@@ -47,7 +47,7 @@ class ReceivedFile:
     @classmethod
     def beside(cls, private: Path, agreed: str) -> ReceivedFile:
         """Name the file that belongs to a file of private state."""
-        return cls(private.with_suffix(".received.safetensors"), agreed)
+        return cls(private.with_suffix(".received"), agreed)
 
     def write(self, received: Received) -> None:
         """Keep what was received, instead of what was received before."""
