@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from motet._export.raw_graph import is_numeric
 from motet.data import Column, Schema
+from motet.data._tables.numbers import YES_NO
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 MOST = 100  # categories listed in a description
@@ -81,6 +82,8 @@ def _field(column: Column, *, required: bool) -> tuple[Any, Any]:
     kind: Any = Number
     if column.kind == "date":
         kind = str
+    elif column.unit == YES_NO:
+        kind = Number | str
     elif column.kind != "number":
         kind = Number | str if is_numeric(column) else str
     default: Any = ... if required else None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+from motet._core.option_table import ROWS
 from motet._core.selectors import Blocks
 from motet.config._families import Family, family_of, family_of_value
 from motet.config._hints import Sort, alternative, describe, example, field_types, sort_of
@@ -72,8 +73,16 @@ def _refuse_missing(missing: Mapping[str, Any], where: str) -> None:
     if not missing:
         return
     needed = " and ".join(f"{name} ({describe(hint)})" for name, hint in missing.items())
-    flags = " ".join(f"--set {where}.{name}={example(hint)}" for name, hint in missing.items())
+    flags = " ".join(_flag(where, name, hint) for name, hint in missing.items())
     raise RequestError(f"[{where}] needs {needed}; write it there, or {flags}.")
+
+
+def _flag(where: str, name: str, hint: Any) -> str:
+    """Write the flag that sets a key: its own if it has one."""
+    own = next((row for row in ROWS if row.key == f"{where}.{name}" and row.flag), None)
+    if own is not None:
+        return f"{own.flag} {own.metavar or name.upper()}"
+    return f"--set {where}.{name}={example(hint)}"
 
 
 def _write_member(value: Any, where: str) -> dict[str, Any]:

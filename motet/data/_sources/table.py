@@ -175,6 +175,7 @@ def prepare_table(path: Any, **given: Any) -> Prepared:
     """Read a table with the arguments of `from_table`, all of them, except its name."""
     client, options = given["client"], _options(given)
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
+    options = _options(given, opened.table.column_names)
     return prepare(opened, client_column, given["split"], options, given["seed"])
 
 
@@ -182,6 +183,7 @@ def suggestions(path: Any, **given: Any) -> list[Suggestion]:
     """Propose options that a table still needs, for the arguments of `from_table`."""
     client, options = given["client"], _options(given)
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
+    options = _options(given, opened.table.column_names)
     split = given["split"] if isinstance(given["split"], str) else None
     chosen = choose_columns(opened.table, client_column, split, options)
     return suggest(opened.table, chosen, client_column, options, opened.decimal)
@@ -216,17 +218,21 @@ def _how_to_read(given: Mapping[str, Any], client: str | None, options: TableOpt
     )
 
 
-def _options(given: Mapping[str, Any]) -> TableOptions:
-    features = given["features"]
+def _options(given: Mapping[str, Any], known: Sequence[str] | None = None) -> TableOptions:
+    """Read the options; `known` are the table's columns, by which names with "=" are found.
+
+    Before the table is open nothing is known, and dates are not looked at.
+    """
+    features, names = given["features"], set(known or ())
     return TableOptions(
         target=given["target"],
         features=None if features is None else _listed(features),
         drop=_listed(given["drop"]),
         categorical=_listed(given["categorical"]),
-        ordinal=ordinal_of(given["ordinal"]),
-        dates=dates_of(given["dates"]),
+        ordinal=ordinal_of(given["ordinal"], names),
+        dates={} if known is None else dates_of(given["dates"], names),
         labels={k: str(v) for k, v in pairs_of(given["labels"], "labels").items()},
-        units={k: str(v) for k, v in pairs_of(given["units"], "units").items()},
+        units={k: str(v) for k, v in pairs_of(given["units"], "units", names).items()},
         filling=filling_of(given["missing"], indicators=given["indicators"]),
         standardize=standardize_of(given["standardize"]),
         na=tuple(str(value) for value in _listed(given["na"])),

@@ -44,6 +44,12 @@ DATE_FORMATS = (
     "%b %d, %Y",
     "%d %B %Y",
     "%B %d, %Y",
+    "%d/%m/%y",
+    "%m/%d/%y",
+    "%b-%d-%Y",
+    "%d-%b-%y",
+    "%Y.%m.%d",
+    "%Y-%m",
 )
 # A time of day after a date.
 _TIME = re.compile(r"[ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?Z?$")
@@ -198,7 +204,9 @@ def numeric_values(column: Any, missing: MissingValues) -> Floats:
     """Read a column of numbers as floats, NaN where it is empty or has a named missing value."""
     from pyarrow import float64
 
-    values = np.asarray(plain(column).cast(float64()).to_numpy(zero_copy_only=False), np.float64)
+    # Not safe: whole numbers beyond 2^53, such as ids, are rounded.
+    floats = plain(column).cast(float64(), safe=False)
+    values = np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
     if missing.numbers:
         values = np.where(np.isin(values, missing.numbers), np.nan, values)
     return values

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from motet._core.visible_text import visible
 from motet.data._tables.cells import Cells, numbers_of, same_spelling
 from motet.data._tables.fixes import fix, fixes
 from motet.data._tables.options import TableOptions
@@ -50,6 +51,11 @@ def choose_columns(
 ) -> list[str]:
     """Choose the input columns, and refuse names that the table does not have."""
     taken = {client, options.target, *filter(None, [split_column, options.event])}
+    if client == options.target:
+        raise RequestError(
+            f'column "{client}" cannot be both the client and the target. Name another target with '
+            f"{fix('target', 'COLUMN')}; the table has {', '.join(table.column_names[:20])}."
+        )
     named = [*options.categorical, *options.ordinal, *options.dates]
     require_columns(table, [*sorted(taken), *(options.features or ()), *named], roles=taken)
     for name in options.drop:
@@ -102,21 +108,24 @@ def require_columns(table: Any, columns: Sequence[str], roles: Collection[str] =
         if not counted[column]:
             raise RequestError(
                 f'the table has no column "{column}"; {nearest(column, table.column_names)}.'
-                f"{_headless_hint(table)}"
+                f"{_headless_hint(table, column)}"
             )
 
 
 def _renaming(table: Any, column: str, *, may_drop: bool) -> str:
     """Say how to tell columns of one name apart."""
-    if may_drop:
-        return f"Rename all but one, or leave them out with {fix('drop', column)}."
+    leave = f"leave them out with {fix('drop', column)}"
+    if looks_like_data(table.column_names):
+        return _naming(table, column)
+    if any("," in name for name in table.column_names):
+        return f"Rename all but one{f', or {leave}' if may_drop else ' in the file'}."
     seen: Counter[str] = Counter()
     names = []
     for name in table.column_names:
         seen[name] += 1
         names.append(f"{name}_{seen[name]}" if name == column and seen[name] > 1 else name)
     anew = fixes(("columns", ",".join(names)), ("skip_rows", 1))
-    return f"Rename all but one, or name all columns anew with {anew}."
+    return f"Name all columns anew with {anew}{f', or {leave}' if may_drop else ''}."
 
 
 def in_their_spelling(
@@ -127,8 +136,11 @@ def in_their_spelling(
     spelled = Counter(same_spelling(name) for name in columns)
     by_key: dict[str, str] = {same_spelling(name): name for name in columns}
     remarks: dict[str, str] = {}
+    shown = {visible(name): name for name in columns}
 
     def real(name: str) -> str:
+        if name not in columns and name in shown:  # copied from a message
+            return shown[name]
         key = same_spelling(name)
         if name in columns or spelled[key] != 1:
             return name
@@ -151,7 +163,24 @@ def in_their_spelling(
     return changed, real(client), None if split is None else real(split), list(remarks.values())
 
 
-def _headless_hint(table: Any) -> str:
+def looks_like_data(names: Sequence[str]) -> bool:
+    """Tell whether names of columns are numbers for the most part, as in a file without header."""
+    numbers, wrong = numbers_of(Cells(np.zeros(0, np.int32), tuple(names)), ".")
+    return len(wrong) <= len(numbers) / 2
+
+
+def _naming(table: Any, asked: str) -> str:
+    """Say how to name columns; someone who asked for column 3 counts them from 0."""
+    count = len(table.column_names)
+    by_place = asked.isdecimal() and int(asked) < count
+    names = [str(place) if by_place else f"column{place + 1}" for place in range(count)]
+    return (
+        "The first row looks like data, not like a header; name the columns with "
+        f"{fix('columns', ','.join(names))}."
+    )
+
+
+def _headless_hint(table: Any, asked: str) -> str:
     """Say how to name columns, if the first row looks like data."""
     names = tuple(table.column_names)
     marks = [mark for mark in (*DELIMITERS, *RARE_DELIMITERS) if mark in names[0]]
@@ -161,10 +190,4 @@ def _headless_hint(table: Any) -> str:
             f" The table has one column only, and its name contains {marks[0]!r}; if that is the "
             f"delimiter, say so with {fix('delimiter', mark)}."
         )
-    numbers, wrong = numbers_of(Cells(np.zeros(0, np.int32), names), ".")
-    if len(wrong) > len(numbers) / 2:
-        return ""
-    return (
-        " The first row looks like data, not like a header; name the columns with "
-        f"{fix('columns', ','.join(f'column{i}' for i in range(1, len(names) + 1)))}."
-    )
+    return f" {_naming(table, asked)}" if looks_like_data(names) else ""

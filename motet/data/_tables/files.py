@@ -157,10 +157,9 @@ def _arrow(path: Path, read: Callable[[Path], Any], what: str) -> Opened:
 def _excel(path: Path, how: HowToRead) -> Opened:
     from motet.data._tables.excel import read_excel
 
-    table = read_excel(path, how.sheet, how.skip_rows, how.columns)
-    first = how.skip_rows + (1 if how.columns else 2)
+    table, first, remarks = read_excel(path, how.sheet, how.skip_rows, how.columns)
     return cleaned(
-        Opened(table, stem_of(path), lambda row: f"row {row + first}", format="Excel"), how
+        Opened(table, stem_of(path), lambda row: f"row {row + first}", remarks, "Excel"), how
     )
 
 
@@ -373,11 +372,13 @@ def _source(path: Path, contents: memoryview) -> Any:
     """Open text for pyarrow: from the file where possible, so that its pages need no memory."""
     import pyarrow
 
-    is_plain = path.stat().st_size == len(contents)  # not unpacked
-    return pyarrow.OSFile(str(path)) if is_plain else pyarrow.BufferReader(contents)
+    is_mapped = not isinstance(contents.obj, bytes)  # neither unpacked nor repaired
+    return pyarrow.OSFile(str(path)) if is_mapped else pyarrow.BufferReader(contents)
 
 
 def _unreadable(path: Path, error: Exception, lines: Lines) -> DataError:
+    if "Empty CSV file" in str(error):
+        return DataError(f"{path} has no rows. Expected a header and one row per example.")
     bad = lines.first_uneven()
     if bad is None:
         return DataError(f"{path} cannot be read as a table: {error}")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motet._core.text import plural
+from motet._core.text import listed, plural
 from motet.data._schema import Column
 from motet.data._tables.cells import (
     Cells,
@@ -25,12 +25,13 @@ from motet.data._tables.cells import (
 )
 from motet.data._tables.encode import EPOCH
 from motet.data._tables.fixes import fix
-from motet.data._tables.numbers import with_unit
+from motet.data._tables.numbers import YES_NO, is_yes_no, with_unit
 from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import merged
 from motet.errors import DataError, RequestError
 
 MANY_CATEGORIES = 50
+MANY_TEXTS = 10  # too many to name each as missing
 MOSTLY = 0.5  # share of rows from which a column with some texts counts as numbers
 
 
@@ -53,6 +54,7 @@ def find_columns(
     reference = _reference(table, options, missing, row_name) if options.dates else None
     for name in names:
         column = table[name]
+        _refuse_nested(name, column)
         if name in options.categorical:
             found.columns.append(_categorical(name, column, options, missing, found))
         elif name in options.ordinal:
@@ -64,8 +66,11 @@ def find_columns(
             found.dates.append((name, f"{value!s:.10} in {row_name(_first(column))}"))
         elif is_numeric(column) or _holds_numbers(column, options, missing):
             found.columns.append(_number(name, column, options))
+        elif is_yes_no((cells := to_cells(column, missing)).values):
+            found.columns.append(Column(name=name, unit=YES_NO))
+            found.remarks.append(_on_answers(name, cells))
         else:
-            _note_text(name, to_cells(column, missing), found, row_name, options.decimal)
+            _note_text(name, cells, found, row_name, options.decimal)
     _refuse_undecided(found)
     ages = any("age" in parts for parts in options.dates.values())
     if reference and ages and options.reference_date is None:
@@ -74,6 +79,26 @@ def find_columns(
             f"{fix('reference_date', reference)}."
         )
     return tuple(found.columns), tuple(found.remarks)
+
+
+def _on_answers(name: str, cells: Cells) -> str:
+    numbers = numbers_of(cells, ".", YES_NO)[0]
+    yes, no = (
+        listed([f'"{t}"' for t, n in zip(cells.values, numbers, strict=True) if n == answer])
+        for answer in (1, 0)
+    )
+    return f'column "{name}": {yes} is read as 1, {no} as 0.'
+
+
+def _refuse_nested(name: str, column: Any) -> None:
+    """Refuse lists, structures and bytes, which are not cells."""
+    from pyarrow import types
+
+    if types.is_nested(column.type) or types.is_binary(column.type):
+        raise DataError(
+            f'column "{name}" should hold numbers, texts or dates, got {column.type}. Leave it out '
+            f"with {fix('drop', name)}."
+        )
 
 
 def _holds_numbers(column: Any, options: TableOptions, missing: MissingValues) -> bool:
@@ -208,12 +233,14 @@ def _format(
     fitting = date_formats(cells) or (
         ["%Y%m%d"] if cells.values and all(len(text) == 8 for text in cells.values) else []
     )
-    if len(fitting) > 1 and {"%d/%m/%Y", "%m/%d/%Y"} <= set(fitting):
-        raise DataError(
-            f'column "{name}" holds dates such as "{cells.values[0]}", which may have the day or '
-            f"the month first. Say it with {fix('date_format', '%d/%m/%Y')} or "
-            f"{fix('date_format', '%m/%d/%Y')}."
-        )
+    for year in ("%Y", "%y"):
+        ways = f"%d/%m/{year}", f"%m/%d/{year}"
+        if {*ways} <= {*fitting}:
+            raise DataError(
+                f'column "{name}" holds dates such as "{cells.values[0]}", which may have the day '
+                f"or the month first. Say it with {fix('date_format', ways[0])} or "
+                f"{fix('date_format', ways[1])}."
+            )
     if not fitting:
         wrong = next((c for c in range(len(cells.values)) if not date_formats(_only(cells, c))), 0)
         example = cells.values[wrong] if cells.values else ""
@@ -289,10 +316,18 @@ def _refuse_some(name: str, what: str, cells: Cells, wrong: list[int], row_name:
     if not wrong or not (few_rows or few_texts):
         return
     texts = [cells.values[code] for code in wrong]
-    raise DataError(
+    found = (
         f'column "{name}" holds {what}, except in {plural(rows, "row")}: '
-        f'{row_name(cells.first(wrong[0]))} has "{texts[0]}". Treat it as missing with '
-        f"{fix('na', *texts[:10])}, or leave the column out with {fix('drop', name)}."
+        f'{row_name(cells.first(wrong[0]))} has "{texts[0]}".'
+    )
+    if len(texts) > MANY_TEXTS:
+        raise DataError(
+            f"{found} Leave the column out with {fix('drop', name)}, or correct its "
+            f"{len(texts)} texts in the table."
+        )
+    raise DataError(
+        f"{found} Treat it as missing with {fix('na', *texts)}, or leave the column out with "
+        f"{fix('drop', name)}."
     )
 
 

@@ -7,12 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+YES_NO = "yes/no"  # the unit of answers, which are 1 and 0
+_YES_NO = {
+    **dict.fromkeys(("yes", "y", "true", "t", "1"), 1.0),
+    **dict.fromkeys(("no", "n", "false", "f", "0"), 0.0),
+}
 # 1,234,567: digits in groups of three.
 _GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+") for mark in ",."}
 _BETWEEN = " '\u00a0\u2009\u202f\N{RIGHT SINGLE QUOTATION MARK}"  # between groups: 1 234, 1'234
 GAPS = re.compile(f"[{_BETWEEN}]")
 _SPACED = re.compile(
     rf"[+-]?[1-9]\d{{0,2}}(?P<gap>[{_BETWEEN}])\d{{3}}((?P=gap)\d{{3}})*([.,]\d*)?"
+)
+# ="40" and '40, by which spreadsheets keep text; (40) and 40-, by which accountants write minus.
+_MARKED = re.compile(
+    r"=\"(?P<formula>[^\"]+)\"|'(?P<text>[^']+)|\((?P<brackets>[\d.,]+)\)|(?P<minus>[\d.,]+)-"
 )
 _WITH_UNIT = re.compile(
     rf"(?P<before>[$€£¥]?)\s*(?P<number>[+-]?[\d.,][\d.,{_BETWEEN}]*?(?:[eE][+-]?\d+)?)"
@@ -52,6 +61,11 @@ def _spaced(text: str, decimal: str) -> float | None:
     """Read a number, which may have spaces or apostrophes between groups of three digits."""
     number = to_number(text, decimal)
     cleaned = text.strip()
+    marked = None if number is not None else _MARKED.fullmatch(cleaned)
+    if marked is not None:
+        below = marked["brackets"] or marked["minus"]
+        inner = _spaced(below or marked["formula"] or marked["text"], decimal)
+        return -inner if inner is not None and below else inner
     if number is not None or not _SPACED.fullmatch(cleaned):
         return number
     return to_number(GAPS.sub("", cleaned), decimal)
@@ -102,7 +116,12 @@ def read_numbers(texts: Sequence[str], decimal: str, unit: str | None) -> list[f
         unit: Unit that may be written with a number.
     """
     read = [_spaced(text, decimal) for text in texts]
-    if unit:
+    if unit == YES_NO:
+        words = (_YES_NO.get(text.strip().casefold()) for text in texts)
+        read = [
+            word if number is None else number for number, word in zip(read, words, strict=True)
+        ]
+    elif unit:
         for place, text in enumerate(texts):
             if read[place] is None:
                 found = with_unit(text, decimal)
@@ -114,6 +133,20 @@ def read_numbers(texts: Sequence[str], decimal: str, unit: str | None) -> list[f
         for place in wrong:
             read[place] = to_number(texts[place], other)
     return read
+
+
+def is_yes_no(texts: Sequence[str]) -> bool:
+    """Tell whether texts answer a question, in one way of writing or several.
+
+    Both answers must be there, and one of them as a word: "f" alone may be a category.
+
+    >>> is_yes_no(["yes", "No", "1", "TRUE"]), is_yes_no(["f", "m"]), is_yes_no(["yes"])
+    (True, False, False)
+    """
+    folded = {text.strip().casefold() for text in texts}
+    known = {word: _YES_NO.get(word) for word in folded}
+    is_word = any(len(word) > 1 for word in folded) or folded == {"y", "n"}
+    return is_word and set(known.values()) == {0.0, 1.0}
 
 
 def _groups_only(text: str, mark: str) -> bool:

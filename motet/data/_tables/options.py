@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -86,31 +86,51 @@ def standardize_of(standardize: bool | str) -> Standardize:  # noqa: FBT001  # i
     return known[standardize]
 
 
-def pairs_of(given: Mapping[str, Any] | Sequence[str], option: str) -> dict[str, Any]:
+def pairs_of(
+    given: Mapping[str, Any] | Sequence[str], option: str, known: Collection[str] = ()
+) -> dict[str, Any]:
     """Read `{name: value}`, or a list of "name=value" as the command line has it.
+
+    Args:
+        given: The pairs.
+        option: The option that has them.
+        known: Names that there are, by which a pair with several "=" is divided.
 
     >>> pairs_of(["age=years"], "units")
     {'age': 'years'}
+    >>> pairs_of(["a=b=c"], "units", known=["a"])
+    {'a': 'b=c'}
     """
     if isinstance(given, Mapping):
         return {str(name): value for name, value in given.items()}
     pairs = {}
     for text in [given] if isinstance(given, str) else given:
-        name, equals, value = text.rpartition("=")
-        if not equals or not name or not value:
+        name, value = _divided(text, known)
+        if not name or not value:
             raise RequestError(f'{option} expects NAME=VALUE, got "{text}".')
         pairs[name.strip()] = value.strip()
     return pairs
 
 
-def ordinal_of(given: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _divided(text: str, known: Collection[str]) -> tuple[str, str]:
+    """Divide at the "=" before which a known name ends, else at the last one."""
+    ends = [place for place, mark in enumerate(text) if mark == "="]
+    for end in reversed(ends):
+        if text[:end].strip() in known:
+            return text[:end], text[end + 1 :]
+    return (text[: ends[-1]], text[ends[-1] + 1 :]) if ends else (text, "")
+
+
+def ordinal_of(
+    given: Mapping[str, Sequence[str]] | Sequence[str], known: Collection[str] = ()
+) -> dict[str, tuple[str, ...]]:
     """Read the order of categories: `{"stage": ["I", "II"]}` or "stage=I<II".
 
     >>> ordinal_of(["stage=I<II<III"])
     {'stage': ('I', 'II', 'III')}
     """
     orders = {}
-    for name, order in pairs_of(given, "ordinal").items():
+    for name, order in pairs_of(given, "ordinal", known).items():
         listed = order.split("<") if isinstance(order, str) else order
         orders[name] = tuple(str(category).strip() for category in listed)
         if len(orders[name]) < 2:
@@ -122,7 +142,7 @@ def ordinal_of(given: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, 
 
 
 def dates_of(
-    given: Mapping[str, str | Sequence[str]] | Sequence[str],
+    given: Mapping[str, str | Sequence[str]] | Sequence[str], known: Collection[str] = ()
 ) -> dict[str, tuple[DatePart, ...]]:
     """Read what is taken from dates: names of columns, or "birth=age" or "visit=year+month".
 
@@ -131,7 +151,7 @@ def dates_of(
     """
     if not isinstance(given, Mapping):
         listed = [given] if isinstance(given, str) else given
-        given = dict(_date(text) for text in listed)
+        given = dict(_date(text, known) for text in listed)
     found: dict[str, tuple[DatePart, ...]] = {}
     for name, parts in given.items():
         wanted = tuple(parts.split("+")) if isinstance(parts, str) else tuple(parts)
@@ -144,6 +164,7 @@ def dates_of(
     return found
 
 
-def _date(text: str) -> tuple[str, str]:
-    name, equals, parts = text.rpartition("=")
-    return (name, parts) if equals else (text, "year+day_of_year")
+def _date(text: str, known: Collection[str]) -> tuple[str, str]:
+    name, parts = _divided(text, known)
+    is_name = not parts or text in known  # a name may hold "=", too
+    return (text, "year+day_of_year") if is_name else (name, parts)

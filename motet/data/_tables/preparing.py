@@ -165,6 +165,11 @@ def _rows_to_keep(
         if not holes.any():
             continue
         first, count = row_name(int(holes.argmax())), int(holes.sum())
+        if holes.all():
+            raise DataError(
+                f'column "{column}" has no value in any row, so it names no {what}. Name another '
+                f"column with {fix('client' if what == 'client' else 'target', 'COLUMN')}."
+            )
         if not allowed:
             others = f" ({plural(count, 'row')} in all)" if count > 1 else ""
             raise DataError(

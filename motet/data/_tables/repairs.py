@@ -13,7 +13,7 @@ from motet.data._tables.cells import is_text, plain, tidy
 from motet.data._tables.lines import Lines
 from motet.data._tables.sniffing import rows_of
 
-FEW_ZEROS = 0.01  # share of zero bytes that a damaged text file may have
+FEW_ZEROS = 0.05  # share of zero bytes that a damaged text file may have
 
 
 class Repaired(NamedTuple):
@@ -47,6 +47,11 @@ def repaired(contents: memoryview, sample: str, delimiter: str, *, wide: bool) -
     elif re.search(rf'{re.escape(delimiter)} +"', first):
         # Spaces between delimiter and quote: the quotes would be part of the text.
         contents = memoryview(re.sub(mark + rb' +"', delimiter.encode() + b'"', bytes(contents)))
+    if all(re.fullmatch("'[^']*'", cell) for cell in first.strip("\r").split(delimiter)):
+        # Only where a cell starts or ends: "patient's" stays as it is.
+        data = re.sub(rb"(^|\n|" + mark + rb")'", rb'\1"', bytes(contents))
+        contents = memoryview(re.sub(rb"'(\r?\n|$|" + mark + rb")", rb'"\1', data))
+        remarks.append("cells are written in single quotes, which were left out.")
     return Repaired(contents, tuple(remarks))
 
 
@@ -68,9 +73,9 @@ def is_damaged_text(start: bytes) -> bool:
 
 
 def header_for(lines: Lines) -> tuple[tuple[str, ...], str] | None:
-    """Find column names for a file whose header has one cell more or less than its rows.
+    """Find column names for a file whose header has more or fewer cells than its rows.
 
-    Rows may end with a delimiter and the header not, or the header and not the rows; and R leaves
+    Rows may end with delimiters and the header not, or the header and not the rows; and R leaves
     the name of the first column out if it holds the names of rows.
 
     Returns:
@@ -79,11 +84,11 @@ def header_for(lines: Lines) -> tuple[tuple[str, ...], str] | None:
     header, rows = lines.first_rows(200)
     if not rows or len({len(row) for row in rows}) > 1:
         return None
-    width, last = len(rows[0]), [row[-1].strip() for row in rows]
-    if len(header) == width + 1 and not header[-1].strip():
-        return tuple(header[:-1]), "the header ends with a delimiter, other rows do not."
-    if len(header) == width - 1 and not any(last):
-        return (*header, ""), "rows end with a delimiter, the header does not."
+    width, more = len(rows[0]), len(header) - len(rows[0])
+    if more > 0 and not any(cell.strip() for cell in header[width:]):
+        return tuple(header[:width]), "the header ends with a delimiter, other rows do not."
+    if more < 0 and not any(cell.strip() for row in rows for cell in row[len(header) :]):
+        return (*header, *[""] * -more), "rows end with a delimiter, the header does not."
     if len(header) == width - 1 and len({row[0] for row in rows}) == len(rows):
         return ("", *header), "the first column has no name; it is taken for names of rows."
     return None

@@ -17,6 +17,7 @@ from motet.data._tables.cells import (
 )
 from motet.data._tables.inspection import FEWEST_ROWS
 from motet.data._tables.kinds import MANY_CATEGORIES, MOSTLY
+from motet.data._tables.numbers import is_yes_no
 from motet.data._tables.options import NO_FILLING, TableOptions
 from motet.data._tables.spellings import merged
 
@@ -89,7 +90,7 @@ def _text(name: str, cells: Cells, options: TableOptions, decimal: str) -> Itera
     """Propose what to do with a column of text, which may hold numbers, dates or categories."""
     numbers, wrong = numbers_of(cells, decimal)
     counts = cells.counts()
-    if not wrong:
+    if not wrong or is_yes_no(cells.values):
         return
     if len(wrong) < len(numbers) and counts[wrong].sum() <= MOSTLY * counts.sum():
         texts = [cells.values[code] for code in wrong]
@@ -99,7 +100,8 @@ def _text(name: str, cells: Cells, options: TableOptions, decimal: str) -> Itera
             yield Suggestion("na", text, f"{name} holds numbers, but also {text}")
         return
     formats = date_formats(cells)
-    if len({"%d/%m/%Y", "%m/%d/%Y"} & set(formats)) == 2 and options.date_format is None:
+    unclear = any({f"%d/%m/{y}", f"%m/%d/{y}"} <= set(formats) for y in ("%Y", "%y"))
+    if unclear and options.date_format is None:
         yield Suggestion(
             "drop", name, f"{name} holds dates with day or month first; see date_format"
         )

@@ -72,7 +72,8 @@ def read_target(table: Any, options: TableOptions, row_name: RowName) -> Answer:
 
     if types.is_nested(column.type) or types.is_binary(column.type):
         raise DataError(
-            f'column "{name}" holds {column.type} values, which are neither classes nor numbers.'
+            f'column "{name}" holds {column.type} values, which are neither classes nor numbers. '
+            f"Name another target with {fix('target', 'COLUMN')}."
         )
     missing = MissingValues(options.na)
     is_float = types.is_floating(column.type) or types.is_decimal(column.type)
