@@ -37,6 +37,10 @@ NULLS = ("", "?", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "null",
 MORE_NULLS = ("#N/A", "#NA", "<NA>", "NaT", "#n/a", "N/a")
 
 
+class EmptyTableError(DataError):
+    """A file without a row, which may be left out if there are others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HowToRead:
     """Options of reading a table file; None is detected.
@@ -195,7 +199,7 @@ def _text(path: Path, how: HowToRead) -> Opened:
     encoding = how.encoding or marked_encoding(start) or "utf-8"
     found = other_format(start) if encoding == "utf-8" else None
     if found == "empty" and len(contents) <= len(start):
-        raise DataError(f"{path} is empty. Expected a header and one row per example.")
+        raise EmptyTableError(f"{path} is empty. Expected a header and one row per example.")
     if found not in (None, "empty"):
         raise DataError(f"{path} is {found}, not a table. Export it as CSV or Excel.")
     if encoding == "utf-8" and b"\0" in start and not is_damaged_text(start):
@@ -303,7 +307,7 @@ def _bytes(path: Path) -> memoryview:
             with pyarrow.input_stream(str(path), compression=packed) as stream:
                 return memoryview(stream.read())
         if not start:
-            raise DataError(f"{path} is empty. Expected a header and one row per example.")
+            raise EmptyTableError(f"{path} is empty. Expected a header and one row per example.")
         return memoryview(pyarrow.memory_map(str(path)).read_buffer())
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
@@ -378,7 +382,7 @@ def _source(path: Path, contents: memoryview) -> Any:
 
 def _unreadable(path: Path, error: Exception, lines: Lines) -> DataError:
     if "Empty CSV file" in str(error):
-        return DataError(f"{path} has no rows. Expected a header and one row per example.")
+        return EmptyTableError(f"{path} has no rows. Expected a header and one row per example.")
     bad = lines.first_uneven()
     if bad is None:
         return DataError(f"{path} cannot be read as a table: {error}")

@@ -20,6 +20,7 @@ from motet.data._tables.fixes import fix
 LOOKED_AT = 20_000  # rows that are compared with the target
 FEWEST_ROWS = 30  # below this, unique or separating values are no surprise
 SHOWN = 5
+MANY_SITES = 1000  # beyond this, labels of single sites are not compared
 
 
 def inspect(
@@ -37,6 +38,7 @@ def inspect(
         *_constant(schema, x, rows),
         *_leaks(schema, x, y, rows),
         *near_duplicates(clients),
+        *_other_labels(schema, y, rows, clients),
         *_sites(schema, y, rows, clients, few_test_rows),
     ]
 
@@ -79,6 +81,29 @@ def _constant(schema: Schema, x: NDArray[np.float32], rows: Assignment) -> list[
             )
         place += width
     return found
+
+
+def _other_labels(
+    schema: Schema, y: NDArray[Any], rows: Assignment, clients: Sequence[str]
+) -> list[str]:
+    """Find a site whose labels no other site has, such as 0 and 1 among texts."""
+    labels = schema.target.labels
+    if not labels or schema.target.kind != "classes" or not 2 < len(clients) < MANY_SITES:
+        return []
+    site, train = rows.clients_of(0)
+    there = np.zeros((len(clients), len(labels)), bool)
+    there[site, np.asarray(y)[train]] = True
+    alone = there & (there.sum(axis=0) == 1)
+    found = np.flatnonzero((alone == there).all(axis=1))
+    if not len(found) or len(found) == len(clients):
+        return []
+    own = [labels[place] for place in np.flatnonzero(there[found[0]])]
+    others = [label for label in labels if label not in own]
+    return [
+        f'site "{clients[found[0]]}" has none of the labels of other sites: its labels are '
+        f"{', '.join(own[:SHOWN])}. If they mean the same, say so: "
+        f"{fix('labels', f'{own[0]}={others[0]}')}."
+    ]
 
 
 def _leaks(schema: Schema, x: NDArray[np.float32], y: NDArray[Any], rows: Assignment) -> list[str]:

@@ -12,7 +12,14 @@ from typing import Any
 
 from motet.data._tables.cells import is_text, same_spelling, tidy
 from motet.data._tables.encode import counted
-from motet.data._tables.files import HowToRead, Opened, cleaned, read_file, stem_of
+from motet.data._tables.files import (
+    EmptyTableError,
+    HowToRead,
+    Opened,
+    cleaned,
+    read_file,
+    stem_of,
+)
 from motet.data._tables.fixes import fix
 from motet.errors import DataError, RequestError
 
@@ -29,7 +36,9 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
         return _joined(parts, client, "table")
     if isinstance(source, str | Path) and _is_pattern(str(source)):
         # Not Path.glob: the pattern may be absolute.
-        paths = [Path(path) for path in sorted(glob(str(source), recursive=True))]  # noqa: PTH207
+        found = [Path(path) for path in sorted(glob(str(source), recursive=True))]  # noqa: PTH207
+        # Office programs write ~$name beside a file that is open.
+        paths = [path for path in found if path.is_file() and not path.name.startswith("~$")]
         if not paths:
             raise RequestError(f'no file matches "{source}".')
         return _joined(_one_per_file(paths, how), client, Path(source).parent.name or "sites")
@@ -68,8 +77,18 @@ def _one_per_file(paths: list[Path], how: HowToRead) -> dict[str, Opened]:
             raise RequestError(
                 f'two files stand for the site "{site}", such as {path}. Rename one of them.'
             )
-        parts[site] = read_file(path, how)
+        parts[site] = _or_nothing(path, how) if len(paths) > 1 else read_file(path, how)
     return parts
+
+
+def _or_nothing(path: Path, how: HowToRead) -> Opened:
+    """Read one file among several; one without rows is an empty table."""
+    import pyarrow
+
+    try:
+        return read_file(path, how)
+    except EmptyTableError:
+        return Opened(pyarrow.table({}), stem_of(path), counted)
 
 
 def _open_one(source: Any, how: HowToRead) -> Opened:
@@ -116,7 +135,12 @@ def _joined(parts: Mapping[str, Opened], client: str | None, name: str) -> tuple
     import pyarrow
 
     column = client or SITE
-    tidied = {site: _as_named(_tidied(opened), column) for site, opened in parts.items()}
+    filled = {site: opened for site, opened in parts.items() if len(opened.table)}
+    empty = [f'"{site}" has no rows; left out.' for site in parts if site not in filled]
+    if not filled:
+        raise DataError("no file has a row. Expected a header and one row per example in each.")
+    tidied = {site: _as_named(_tidied(opened), column) for site, opened in filled.items()}
+    tidied, renamed = _in_one_spelling(tidied)
     has_clients = [site for site, o in tidied.items() if column in o.table.column_names]
     if client is not None and has_clients and len(has_clients) < len(tidied):
         without = next(site for site in tidied if site not in has_clients)
@@ -125,10 +149,13 @@ def _joined(parts: Mapping[str, Opened], client: str | None, name: str) -> tuple
             "leave it out of all files to name sites after their files."
         )
     tables = [
-        o.table if has_clients else o.table.append_column(column, _constant(site, len(o.table)))
+        o.table
+        if site in has_clients
+        else o.table.append_column(column, _constant(site, len(o.table)))
         for site, o in tidied.items()
     ]
-    remarks = [remark for opened in tidied.values() for remark in opened.remarks]
+    remarks = [*empty, *renamed]
+    remarks += [remark for opened in tidied.values() for remark in opened.remarks]
     remarks += _missing_columns({site: o.table for site, o in tidied.items()})
     table = pyarrow.concat_tables(_alike(tables), promote_options="permissive")
     formats = dict.fromkeys(opened.format for opened in tidied.values())
@@ -162,6 +189,24 @@ def _as_named(opened: Opened, client: str) -> Opened:
         return opened
     renamed = [client if name == same[0] else name for name in names]
     return replace(opened, table=opened.table.rename_columns(renamed))
+
+
+def _in_one_spelling(parts: dict[str, Opened]) -> tuple[dict[str, Opened], list[str]]:
+    """Name columns of all files as the first file that has them does, if only case differs."""
+    first: dict[str, str] = {}
+    changed, remarks = {}, []
+    for site, opened in parts.items():
+        names = opened.table.column_names
+        keys = [same_spelling(name) for name in names]
+        unclear = len(set(keys)) < len(keys)
+        real = names if unclear else [first.get(key, n) for key, n in zip(keys, names, strict=True)]
+        for key, name in zip(keys, names, strict=True):
+            first.setdefault(key, name)
+        other = [(name, new) for name, new in zip(names, real, strict=True) if name != new]
+        if other:
+            remarks.append(f'column "{other[0][0]}" of "{site}" is taken for "{other[0][1]}".')
+        changed[site] = replace(opened, table=opened.table.rename_columns(real))
+    return changed, remarks
 
 
 def _constant(site: str, rows: int) -> Any:
