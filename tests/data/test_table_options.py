@@ -289,3 +289,23 @@ def test_parkinsons_recordings_are_cut_by_time():
     for client in data.clients:
         train, test = (data.examples(client, split).x[:, place] for split in ("train", "test"))
         assert train.max() < test.min()
+
+
+def test_frames_with_categories_periods_durations_and_an_index_are_read():
+    from datetime import timedelta
+
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = 30
+    plain = {"site": ["a", "b", "c"] * 10, "age": list(range(rows)), "y": ["ill", "well"] * 15}
+    sex = ["fm"[n % 2] for n in range(rows)]
+    stay = [timedelta(days=n, hours=12) for n in range(rows)]
+    frame = pandas.DataFrame({**plain, "sex": pandas.Categorical(sex), "stay": stay})
+    frame = frame.assign(seen=pandas.period_range("2020", periods=rows)).set_index("site")
+    other = polars.DataFrame({**plain, "sex": sex, "stay": stay, "seen": ["2020-01-31"] * rows})
+    other = other.with_columns(polars.col("site", "sex").cast(polars.Categorical))
+    asked = {"client": "site", "target": "y", "categorical": ["sex"], "dates": ["seen=month"]}
+    for given in (frame, other, other.to_dicts()):
+        data = from_table(given, **asked)
+        assert data.clients == ("a", "b", "c")
+        assert data.schema.column("stay").high > 20.5
+        assert {"sex=f", "sex=m", "seen:month"} <= set(data.features)

@@ -173,6 +173,8 @@ def from_table(  # one name per option
 
 def prepare_table(path: Any, **given: Any) -> Prepared:
     """Read a table with the arguments of `from_table`, all of them, except its name."""
+    named = {key: given[key] for key in ("client", "target", "event") if given[key] is not None}
+    given = {**given, **{key: str(name) for key, name in named.items()}}  # 0, as pandas names some
     client, options = given["client"], _options(given)
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
     options = _options(given, opened.table.column_names)
@@ -242,7 +244,7 @@ def _options(given: Mapping[str, Any], known: Sequence[str] | None = None) -> Ta
 
 def _listed(names: Sequence[str] | str) -> tuple[str, ...]:
     """Accept a single name where a list is expected."""
-    return (names,) if isinstance(names, str | int | float) else tuple(names)
+    return (str(names),) if isinstance(names, str | int | float) else tuple(map(str, names))
 
 
 def _header(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:

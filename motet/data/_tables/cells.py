@@ -151,6 +151,15 @@ def is_numeric(column: Any) -> bool:
     )
 
 
+def is_opaque(column: Any) -> bool:
+    """Tell whether a column holds lists, structures or bytes, which are not cells."""
+    from pyarrow import types
+
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    bytes_like = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return bool(types.is_nested(kind) or any(check(kind) for check in bytes_like))
+
+
 def is_temporal(column: Any) -> bool:
     """Tell whether a column holds dates or times of day on a date."""
     from pyarrow import types
@@ -163,8 +172,8 @@ def to_cells(column: Any, missing: MissingValues) -> Cells:
     import pyarrow
     from pyarrow import compute
 
-    kept, types = column, pyarrow.types
-    if types.is_nested(column.type) or types.is_binary(column.type):
+    kept = column
+    if is_opaque(column):
         raise DataError(f"a cell should hold a number, text or a date; got {column.type} values.")
     if not pyarrow.types.is_dictionary(column.type):
         column = plain(column)
@@ -175,7 +184,8 @@ def to_cells(column: Any, missing: MissingValues) -> Cells:
     if isinstance(kept, pyarrow.ChunkedArray):  # no rows at all, or dictionaries that differ
         kept = kept.unify_dictionaries().combine_chunks()
     texts = ["" if value is None else _spelled(value) for value in kept.dictionary.to_pylist()]
-    codes = np.asarray(kept.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int32)
+    places = kept.indices.cast(pyarrow.int64())  # polars' are unsigned, which have no -1
+    codes = np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int32)
     return _without_missing(codes, texts, missing)
 
 

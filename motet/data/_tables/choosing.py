@@ -58,25 +58,25 @@ def choose_columns(
         )
     named = [*options.categorical, *options.ordinal, *options.dates]
     require_columns(table, [*sorted(taken), *(options.features or ()), *named], roles=taken)
-    for name in options.drop:
-        if name not in table.column_names:
-            require_columns(table, [name])
-    known = [*table.column_names, *taken]
+    known = {*table.column_names, *taken}
+    require_columns(table, [name for name in options.drop if name not in known])
     for name in options.units:
         if name not in known:
             raise RequestError(f'units names no column "{name}"; {nearest(name, known)}')
+    dropped = {*options.drop}
     if options.features is None:
-        chosen = [c for c in table.column_names if c not in taken and c not in options.drop]
+        chosen = [c for c in table.column_names if c not in taken and c not in dropped]
     else:
-        chosen = [c for c in options.features if c not in options.drop]
+        chosen = [c for c in options.features if c not in dropped]
     overlap = sorted(taken & set(chosen))
     if overlap:
         raise RequestError(
             f'column "{overlap[0]}" names the client, the target or the split; '
             "it cannot be a feature as well."
         )
+    inputs = {*chosen}
     for option in ("categorical", "ordinal", "dates"):
-        stray = [column for column in getattr(options, option) if column not in chosen]
+        stray = [column for column in getattr(options, option) if column not in inputs]
         if stray:
             raise RequestError(f'{option} names "{stray[0]}", which is not among the features.')
     twice = [name for name, times in Counter(named).items() if times > 1]
@@ -132,7 +132,7 @@ def in_their_spelling(
     table: Any, options: TableOptions, client: str, split: str | None
 ) -> tuple[TableOptions, str, str | None, list[str]]:
     """Replace names of columns by those in the table, where they differ in case or spaces only."""
-    columns = table.column_names
+    columns = dict.fromkeys(table.column_names)
     spelled = Counter(same_spelling(name) for name in columns)
     by_key: dict[str, str] = {same_spelling(name): name for name in columns}
     remarks: dict[str, str] = {}

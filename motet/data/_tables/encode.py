@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -129,12 +130,14 @@ def _opened(schema: Schema, table: Any) -> tuple[dict[str, Any], int]:
     if isinstance(table, pyarrow.RecordBatch):
         table = pyarrow.Table.from_batches([table])
     if isinstance(table, pyarrow.Table):
-        twice = [n for n in table.column_names if n in wanted and table.column_names.count(n) > 1]
+        times = Counter(table.column_names)
+        twice = [name for name, count in times.items() if count > 1 and name in wanted]
         if twice:
             raise DataError(
                 f'the table has several columns named "{twice[0]}". Rename all but one.'
             )
-        return {name: table[name] for name in table.column_names if name in wanted}, len(table)
+        pairs = zip(table.column_names, table.columns, strict=True)
+        return {name: column for name, column in pairs if name in wanted}, len(table)
     if not isinstance(table, Mapping):
         raise RequestError(
             f"expected a pyarrow.Table or {{column: values}}, got a {type(table).__name__}."
@@ -156,7 +159,13 @@ def as_column(values: Any, name: str) -> Any:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise RequestError(f'column "{name}" must be a list of values, got {values!r}.')
     try:
-        return pyarrow.array(values, from_pandas=True)
+        made = pyarrow.array(values, from_pandas=True)
+        if not isinstance(made.type, pyarrow.BaseExtensionType):
+            return made
+        # Periods and intervals of pandas.
+        known = made.is_valid().to_pylist()
+        texts = [str(v) if there else None for v, there in zip(values, known, strict=True)]
+        return pyarrow.array(texts, pyarrow.string())
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
         pass  # numbers and text side by side
     wrong = [value for value in values if not isinstance(value, str | int | float | bool | None)]

@@ -18,6 +18,7 @@ from motet.data._tables.cells import (
     date_formats,
     days_of,
     is_numeric,
+    is_opaque,
     is_temporal,
     numbers_of,
     plain,
@@ -92,9 +93,7 @@ def _on_answers(name: str, cells: Cells) -> str:
 
 def _refuse_nested(name: str, column: Any) -> None:
     """Refuse lists, structures and bytes, which are not cells."""
-    from pyarrow import types
-
-    if types.is_nested(column.type) or types.is_binary(column.type):
+    if is_opaque(column):
         raise DataError(
             f'column "{name}" should hold numbers, texts or dates, got {column.type}. Leave it out '
             f"with {fix('drop', name)}."

@@ -17,7 +17,7 @@ from motet.data._schema import Schema
 from motet.data._sources.common import split_codes
 from motet.data._split import Split
 from motet.data._tables.aggregates import Aggregates, aggregate, block_of, medians_of
-from motet.data._tables.cells import Cells, MissingValues, to_cells
+from motet.data._tables.cells import Cells, MissingValues, is_opaque, to_cells
 from motet.data._tables.choosing import choose_columns, in_their_spelling, with_commas
 from motet.data._tables.encode import Noticed, counted, encode_rows
 from motet.data._tables.files import Opened
@@ -126,6 +126,11 @@ def _read_sites(
     options: TableOptions,
     remarks: list[str],
 ) -> Cells:
+    if is_opaque(table[client]):
+        raise DataError(
+            f'column "{client}" should name the client of each row, got {table[client].type}. Name '
+            f"another column with {fix('client', 'COLUMN')}."
+        )
     found = merged(
         to_cells(table[client], MissingValues(options.na)), ignore_case=options.merge_spellings
     )

@@ -42,7 +42,12 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
         if not paths:
             raise RequestError(f'no file matches "{source}".')
         return _joined(_one_per_file(paths, how), client, Path(source).parent.name or "sites")
-    if isinstance(source, Sequence) and not isinstance(source, str):
+    is_list = isinstance(source, Sequence) and not isinstance(source, str)
+    if is_list and source and all(isinstance(row, Mapping) for row in source):
+        names = dict.fromkeys(str(name) for row in source for name in row)
+        by_name = [{str(name): value for name, value in row.items()} for row in source]
+        source = {name: [row.get(name) for row in by_name] for name in names}
+    elif is_list:
         paths = [Path(path) for path in source]
         if not paths:
             raise RequestError("expected at least one file, got an empty list.")
@@ -119,11 +124,30 @@ def _from_memory(source: Any) -> Any:
         return pyarrow.Table.from_batches([source])
     if isinstance(source, Mapping):
         return pyarrow.table({str(name): as_column(v, str(name)) for name, v in source.items()})
-    if type(source).__module__.partition(".")[0] == "pandas":
+    if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
+        if any(name is not None for name in source.index.names):
+            source = source.reset_index()
         # Column by column: a column of numbers and text side by side is read as text.
         columns = [as_column(source.iloc[:, i].array, str(n)) for i, n in enumerate(source.columns)]
         return pyarrow.Table.from_arrays(columns, names=[str(name) for name in source.columns])
-    return pyarrow.table(source) if hasattr(source, "__arrow_c_stream__") else None
+    return _plain_text(pyarrow.table(source)) if hasattr(source, "__arrow_c_stream__") else None
+
+
+def _plain_text(table: Any) -> Any:
+    """Turn polars' own form of text, also in its categories, into one that all functions know."""
+    import pyarrow
+    from pyarrow import string, types
+
+    for place, field in enumerate(table.schema):
+        column, is_coded = table.column(place), types.is_dictionary(field.type)
+        if is_coded and types.is_string_view(field.type.value_type):
+            chunks = [
+                chunk.dictionary.cast(string()).take(chunk.indices) for chunk in column.chunks
+            ]
+            table = table.set_column(place, field.name, pyarrow.chunked_array(chunks, string()))
+        elif types.is_string_view(field.type):
+            table = table.set_column(place, field.name, column.cast(string()))
+    return table
 
 
 def _kind(source: Any) -> str:
@@ -269,7 +293,7 @@ def _alike(tables: list[Any]) -> list[Any]:
 
 def _tidied(opened: Opened) -> Opened:
     """Remove outer spaces from column names, and columns without a name that hold no data."""
-    from pyarrow import string, types
+    from pyarrow import types
 
     table, remarks = opened.table, list(opened.remarks)
     for place in reversed([n for n, name in enumerate(table.column_names) if not tidy(name)]):
@@ -279,8 +303,9 @@ def _tidied(opened: Opened) -> Opened:
             if column.null_count < len(table):
                 remarks.append("a column without a name, different in every row, was left out.")
     for place, field in enumerate(table.schema):
-        if types.is_string_view(field.type):  # polars' own form, which few functions know
-            table = table.set_column(place, field.name, table.column(place).cast(string()))
+        if types.is_duration(field.type):
+            table = table.set_column(place, field.name, _days(table.column(place)))
+            remarks.append(f'column "{field.name}" holds durations; they are read as days.')
     names = [tidy(name) for name in table.column_names]
     spaced = [name for name in table.column_names if tidy(name) != name]
     if spaced:
@@ -288,6 +313,14 @@ def _tidied(opened: Opened) -> Opened:
     if not len(table):
         raise DataError(f'"{opened.name}" has no rows. Expected a header and one row per example.')
     return replace(opened, table=table.rename_columns(names), remarks=tuple(remarks))
+
+
+def _days(column: Any) -> Any:
+    from pyarrow import compute, duration, float64, int64
+
+    per_day = {"s": 86400, "ms": 86400_000, "us": 86400_000_000, "ns": 86400_000_000_000}
+    ticks = column.cast(duration(column.type.unit)).cast(int64()).cast(float64(), safe=False)
+    return compute.divide(ticks, float(per_day[column.type.unit]))
 
 
 def _numbers_rows(column: Any) -> bool:

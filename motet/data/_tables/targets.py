@@ -15,6 +15,7 @@ from motet.data._tables.cells import (
     RowName,
     exact_spelling,
     is_numeric,
+    is_opaque,
     numbers_of,
     numeric_values,
     plain,
@@ -70,7 +71,7 @@ def read_target(table: Any, options: TableOptions, row_name: RowName) -> Answer:
     column = plain(column)
     from pyarrow import types
 
-    if types.is_nested(column.type) or types.is_binary(column.type):
+    if is_opaque(column):
         raise DataError(
             f'column "{name}" holds {column.type} values, which are neither classes nor numbers. '
             f"Name another target with {fix('target', 'COLUMN')}."
