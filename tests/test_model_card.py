@@ -14,7 +14,7 @@ from torch import nn
 
 import motet
 from motet._export.model_card import card_text
-from motet._export.references import QUICK, is_quick
+from motet._export.references import QUICK, _test_scores, is_quick, references_of
 from motet.errors import RequestError
 
 
@@ -63,6 +63,29 @@ def test_better_is_told_by_the_direction_of_the_metric(world, value, higher, wor
     about["references"] = [{**r, "value": 0.5} for r in about["references"]]
     said = section(card_text(about, "x", without_graph="no."), "Results")
     assert f"the model is {words} Local and {words} FedAvg" in said
+
+
+def test_the_card_has_all_metrics_of_the_run(tmp_path):
+    data, metrics = federation(), ["accuracy", "auroc", "log_loss", "ece"]
+    task = motet.Task(lambda: motet.models.build("mlp", shape=data.shape, classes=2))
+    own, *others = (
+        motet.run(method, task, data, rounds=1, metrics=metrics)
+        for method in (motet.FedPer(), motet.Local(), motet.FedAvg())
+    )
+    exported = motet.export(own, "north", tmp_path / "north", onnx=False, against=others)
+    card = exported.card.read_text()
+    results, limits = section(card, "Results"), section(card, "Limits")
+    for metric in metrics[1:]:
+        shown = [run.evaluate().by(metric)["north"].value for run in (own, *others)]
+        (line,) = [t for t in results.splitlines() if t.startswith(f"| {metric} |")]
+        assert line.split(" | ")[1:4] == [f"{value:.4f}" for value in shown]
+        assert line.endswith("| larger |" if metric == "auroc" else "| smaller |")
+    assert "calibration" not in limits
+    # Scores of single metrics are not mixed when a run is read from its directory.
+    others[0].write_scores(tmp_path / "clients.parquet")
+    (read,) = _test_scores(tmp_path / "clients.parquet")
+    found = {r.metric: r.value for r in references_of("north", [read])}
+    assert found == {m: others[0].evaluate().by(m)["north"].value for m in metrics}
 
 
 def test_without_references_the_card_says_how_to_get_them(tmp_path):

@@ -24,8 +24,15 @@ def results_text(about: Mapping[str, Any]) -> str:
     if not about["scores"]:
         return "The client has no validation or test data, so nothing is known about its quality."
     rows = [
-        (SPLITS[split], s["metric"], f"{s['value']:.4f}", f"{s['loss']:.4f}", str(s["examples"]))
+        (
+            SPLITS[split],
+            one["metric"],
+            f"{one['value']:.4f}",
+            f"{s['loss']:.4f}",
+            str(s["examples"]),
+        )
         for split, s in about["scores"].items()
+        for one in (s, *s.get("also", ()))
     ]
     scores = table(("data", "metric", "value", "loss", "examples"), rows)
     parts = [f"On the client's own data, {MEANING[about['point']]}.", scores]
@@ -45,11 +52,31 @@ def _comparison(about: Mapping[str, Any]) -> Iterator[str]:
                 "`motet compare`, or with `--references`, which trains both."
             )
         return
+    further = _further(about, test)
     others = [r for r in others if r["metric"] == test["metric"]]
     head = ("on the test data", test["metric"], "95% interval", "this model minus it", "rounds")
     first = ("this model", f"{test['value']:.4f}", _interval(test), "", str(about["round"]))
     yield table(head, [first, *(_row(reference, test) for reference in others)])
     yield _in_words(test, others)
+    yield from further
+
+
+def _further(about: Mapping[str, Any], test: Mapping[str, Any]) -> list[str]:
+    """Compare by the other metrics of the run, which did not decide anything."""
+    references = {(r["method"], r["metric"]): r["value"] for r in about["references"]}
+    rows = []
+    for one in test.get("also", ()):
+        found = [references.get((method, one["metric"])) for method in WHO]
+        shown = ("" if value is None else f"{value:.4f}" for value in found)
+        better = "larger" if one["higher_is_better"] else "smaller"
+        rows.append((one["metric"], f"{one['value']:.4f}", *shown, better))
+    if not rows:
+        return []
+    names = (name for name, _ in WHO.values())
+    return [
+        "By the other metrics of the run, on the same rows:",
+        table(("metric", "this model", *names, "better is"), rows),
+    ]
 
 
 def _row(reference: Mapping[str, Any], test: Mapping[str, Any]) -> tuple[str, ...]:
@@ -92,5 +119,9 @@ def one_line(about: Mapping[str, Any]) -> tuple[str, ...]:
     test = about["scores"].get("test")
     shown = "" if test is None else f"{test['value']:.4f}"
     rows = "" if test is None else str(test["examples"])
-    found = {r["method"]: f"{r['value']:.4f}" for r in about.get("references", ())}
+    found = {
+        r["method"]: f"{r['value']:.4f}"
+        for r in about.get("references", ())
+        if test is None or r["metric"] == test["metric"]
+    }
     return code(about["client"]), shown, *(found.get(name, "") for name in WHO), rows

@@ -276,6 +276,15 @@ def _scores(run: Run, client: str) -> dict[str, Any]:
             "metric": table.metric,
             "higher_is_better": table.higher_is_better,
             **table[client]._asdict(),
+            "also": [
+                {
+                    "metric": other.metric,
+                    "higher_is_better": other.higher_is_better,
+                    "value": other[client].value,
+                }
+                for other in table.also
+                if any(row.client == client for row in other.rows)
+            ],
         }
         for split, table in tables.items()
         if table.rows  # undefined on this client's examples: only one class, say

@@ -170,7 +170,8 @@ def _limits(about: Mapping[str, Any], schema: Schema | None) -> str:
             "- For rows unlike the training rows (other units, other devices, new categories) its "
             "predictions are guesses; heed the warnings."
         )
-    if about["output"] != "values":
+    measured = [one["metric"].partition("=")[0] for one in (test or {}).get("also", ())]
+    if about["output"] != "values" and "ece" not in measured:
         lines.append("- Its probabilities have not been checked for calibration.")
     lines.append(
         "- It has not been evaluated for clinical use, or for any other decision about people."

@@ -52,18 +52,18 @@ class Reference:
 
 
 def references_of(client: str, evaluations: Sequence[Evaluation]) -> list[Reference]:
-    """Return the scores of Local and FedAvg at one client, averaged over seeds."""
+    """Return the scores of Local and FedAvg at one client by each metric, averaged over seeds."""
     found = []
     for method in COMPARED:
-        same = [e for e in evaluations if e.method == method]
-        own = [score for e in same for score in e.rows if score.client == client]
-        scored = [score for score in own if math.isfinite(score.value)]  # else it diverged
-        if scored:
-            value = float(np.mean([score.value for score in scored]))
-            first = same[0]
-            found.append(
-                Reference(method, first.metric, value, scored[0].examples, first.round, len(scored))
-            )
+        tables = [table for e in evaluations if e.method == method for table in e.metrics]
+        for metric in dict.fromkeys(table.metric for table in tables):
+            same = [table for table in tables if table.metric == metric]
+            own = [score for table in same for score in table.rows if score.client == client]
+            scored = [score for score in own if math.isfinite(score.value)]  # else it diverged
+            if scored:
+                value = float(np.mean([score.value for score in scored]))
+                examples, number = scored[0].examples, same[0].round
+                found.append(Reference(method, metric, value, examples, number, len(scored)))
     return found
 
 
@@ -143,10 +143,16 @@ def _test_scores(path: Path) -> list[Evaluation]:
         raise StateError(f"{path} has no test scores: the run is not finished. `motet resume` it.")
     first = rows[0]
     about = Evaluation(first.method, first.metric, first.split, first.point, first.round, rows=())
-    same = tuple(
-        score_of(row) for row in rows if (row.point, row.round) == (about.point, about.round)
-    )
-    return [replace(about, rows=same)]
+    same = [row for row in rows if (row.point, row.round) == (about.point, about.round)]
+    tables = [
+        replace(
+            about,
+            metric=metric,
+            rows=tuple(score_of(row) for row in same if row.metric == metric),
+        )
+        for metric in dict.fromkeys(row.metric for row in same)
+    ]
+    return [replace(tables[0], also=tuple(tables[1:]))]
 
 
 def _require_same(found: str, split: str, where: str) -> None:

@@ -81,6 +81,7 @@ def _table_in(rows: Cells, skipped: int, columns: Sequence[str] | None) -> Sheet
     used = [place for place in range(width) if any(row[place] is not None for row in rows)]
     while rows and _filled(rows[-1]) == 0:
         rows.pop()
+    titles: int | None
     if columns:
         titles = next((n for n, row in enumerate(rows) if _filled(row)), 0)
         header, data = list(columns), rows[titles:]
