@@ -68,14 +68,14 @@ class Bracket:
     def place(self, value: float) -> int:
         """Return the place of a value on the grid."""
         if self.decimals is not None:
-            return round(value * 10**self.decimals)
+            return round(value * 10.0**self.decimals)
         bits = int(np.float64(value).view(np.uint64))
         return (1 << 64) - 1 - bits if bits & _SIGN else bits | _SIGN
 
     def value(self, place: int) -> float:
         """Return the value at a place; with decimals it is the double nearest to the decimal."""
         if self.decimals is not None:
-            return place / 10**self.decimals
+            return place / 10.0**self.decimals
         bits = place & ~_SIGN if place & _SIGN else (1 << 64) - 1 - place
         return float(np.uint64(bits).view(np.float64))
 

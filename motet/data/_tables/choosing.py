@@ -132,7 +132,7 @@ def in_their_spelling(
     table: Any, options: TableOptions, client: str, split: str | None
 ) -> tuple[TableOptions, str, str | None, list[str]]:
     """Replace names of columns by those in the table, where they differ in case or spaces only."""
-    columns = dict.fromkeys(table.column_names)
+    columns: dict[str, None] = dict.fromkeys(table.column_names)
     spelled = Counter(same_spelling(name) for name in columns)
     by_key: dict[str, str] = {same_spelling(name): name for name in columns}
     remarks: dict[str, str] = {}

@@ -82,6 +82,7 @@ def _table_in(rows: Cells, skipped: int, columns: Sequence[str] | None) -> Sheet
     while rows and _filled(rows[-1]) == 0:
         rows.pop()
     titles: int | None
+    header: list[Any]
     if columns:
         titles = next((n for n, row in enumerate(rows) if _filled(row)), 0)
         header, data = list(columns), rows[titles:]
@@ -93,8 +94,8 @@ def _table_in(rows: Cells, skipped: int, columns: Sequence[str] | None) -> Sheet
         header, data = header[span], [row[span] for row in data]
     if titles is None or not header or not data or (len(header) < 2 and len(rows) < 3):
         return None
-    above = [cell for row in rows[:titles] for cell in row if cell is not None]
-    remarks = [f'rows above the header were left out, such as "{above[0]}".'] if above else []
+    above: list[Any] = [cell for row in rows[:titles] for cell in row if cell is not None]
+    remarks = [f'rows above the header were left out, such as "{cell}".' for cell in above[:1]]
     names = ["" if name is None else str(name) for name in header]
     return Sheet(_table(names, data), skipped + titles + (1 if columns else 2), tuple(remarks))
 
