@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from motet._core.atomic import make_private_folder
-from motet._engine.backends.serial import Serial
-from motet._engine.federation import Run
 from motet._engine.stores.memory import MemoryStore
 from motet._export.export import Exported, write_export
 from motet._export.predictors import without_suffix
@@ -22,21 +20,11 @@ from motet.deploy._runtime.parcels import unpack_first
 from motet.deploy._runtime.private import PrivateFile
 from motet.deploy._runtime.received import Received, ReceivedFile
 from motet.deploy._runtime.rehearsal import Rehearsal
+from motet.deploy._runtime.site_run import SiteRun
 from motet.deploy._runtime.sitedata import SiteData
 from motet.deploy._site_settings import SiteSettings, pinned_at
 from motet.deploy._sitecheck import check_pin, with_own_base
 from motet.errors import RequestError, StateError
-from motet.method import RoundInfo
-
-
-@dataclass
-class SiteRun(Run):
-    """The run as its site knows it: a federation of one, and what the server sent last."""
-
-    down: Any = None
-
-    def _served(self, clients: tuple[str, ...]) -> tuple[Any, RoundInfo]:
-        return self.down, self.setting.info(self.rounds_done, clients, serving=True)
 
 
 class _Place(NamedTuple):
@@ -95,7 +83,7 @@ def _run(place: _Place, private: PrivateFile, received: Received) -> SiteRun:
     rehearsal = Rehearsal.at(setting, client, received.clients)
     down = unpack_first(rehearsal.downs(client, serving=True), received.arrays)
     setting = replace(setting, federation=federation, store=store)
-    return SiteRun(setting, Serial(setting), 1.0, None, rounds_done=received.number, down=down)
+    return SiteRun.of(setting, down, received.number)
 
 
 def _described(federation: Federation, place: _Place) -> Federation:
