@@ -13,8 +13,8 @@ import numpy as np
 from motet.data._schema import Column, Schema
 from motet.data._tables.aggregates import Aggregates, share_moments
 from motet.data._tables.asking import MOST_DECIMALS, Bracket, Question
+from motet.data._tables.categories import Categories, choose_categories
 from motet.data._tables.cells import Cells, exact_spelling, same_spelling
-from motet.data._tables.kinds import Categories, choose_categories
 from motet.data._tables.options import Filling, Standardize
 from motet.data._tables.sending import SiteStatistics, numeric_names
 from motet.data._tables.statistics import Medians, finish

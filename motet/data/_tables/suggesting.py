@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from motet._core.text import plural
+from motet.data._tables.categories import MANY_CATEGORIES
 from motet.data._tables.cells import (
     Cells,
     MissingValues,
@@ -16,7 +17,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.inspection import FEWEST_ROWS
-from motet.data._tables.kinds import MANY_CATEGORIES, MOSTLY
+from motet.data._tables.kinds import MOSTLY
 from motet.data._tables.numbers import is_yes_no
 from motet.data._tables.options import NO_FILLING, TableOptions
 from motet.data._tables.spellings import merged
