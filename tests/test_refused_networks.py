@@ -42,7 +42,7 @@ def run(network: nn.Module, backend: str) -> motet.Run:
         (Returning(lambda y: y.T), r"for 1 example, got outputs of shape \(2, 1\)"),
         (Returning(lambda y: y.mean()), r"got outputs of shape \(\)"),
         (nn.Sequential(nn.Linear(4, 2), nn.GroupNorm(2, 2)), "Expected more than 1 value"),
-        (nn.Sequential(nn.Linear(5, 2)), r"shape \(1, 4\) .*Check the input size"),
+        (nn.Sequential(nn.Linear(5, 2)), r"shape \(2, 4\) .*Check the input size"),
     ],
 )
 def test_a_network_without_a_row_per_example_is_refused(network, sentence, backend):

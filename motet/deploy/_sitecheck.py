@@ -34,6 +34,7 @@ def check_site(folder: Path) -> dict[str, int]:
 
     Raises:
         RequestError: The folder is not a site's, or the experiment is not the agreed one.
+        StateError: The file of the experiment cannot be read.
         DataError: The data do not have the agreed form.
 
     Example:

@@ -50,6 +50,9 @@ def adapted(
     Returns:
         The network.
 
+    Raises:
+        RequestError: An argument is wrong, or `at` names nothing that can be adapted.
+
     Example:
         >>> network = adapted((1, 8, 8), 10, of="mlp", rank=2, hidden=[16])
         >>> [name for name, p in network.named_parameters() if p.requires_grad]

@@ -134,7 +134,8 @@ def hugging_face(
         ...         super().__init__()
         ...         self.embed = nn.Embedding(100, 8)
         ...     def forward(self, input_ids, **options):
-        ...         return SimpleNamespace(hidden_states=(self.embed(input_ids),))
+        ...         found = self.embed(input_ids)
+        ...         return SimpleNamespace(last_hidden_state=found, hidden_states=(found,))
         >>> hugging_face(Encoder, pool="mean", classes=3)().head
         Linear(in_features=8, out_features=3, bias=True)
     """

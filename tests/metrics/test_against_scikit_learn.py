@@ -217,6 +217,8 @@ def test_a_resample_is_the_score_of_repeated_examples(name, drawn):
 def test_every_metric_stays_in_its_range_and_knows_its_direction(kind):
     rng = np.random.default_rng(0)
     for name in names(kind):
+        if name == "top_5":  # refused for so few classes
+            continue
         (metric, *_) = resolved([name], About(kind, {"binary": 2}.get(kind, 3)))
         if kind == "regression":
             t = rng.normal(size=50)
@@ -232,8 +234,7 @@ def test_every_metric_stays_in_its_range_and_knows_its_direction(kind):
         better, worse = metric.score(t, good), metric.score(t, bad)
         assert metric.low <= better <= metric.high
         assert metric.low <= worse <= metric.high
-        if not metric.name.startswith("top_"):  # the 5 most likely of 3 are always right
-            assert metric.is_better(better, worse), name
+        assert metric.is_better(better, worse), name
 
 
 def test_predictions_that_are_not_finite_are_wrong_classes_and_have_no_other_score():

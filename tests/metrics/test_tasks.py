@@ -110,7 +110,8 @@ def run(task, data, rounds, backend="serial", **options):
 
 def test_a_task_learns_and_is_scored_by_all_its_metrics(world):
     kind, task, data = world
-    names = [name for name in motet.metrics.names(kind) if name != "recall"]
+    # A recall is named by its class, and the 5 most likely of a few classes are always right.
+    names = [name for name in motet.metrics.names(kind) if name not in ("recall", "top_5")]
     before, after = (run(task, data, n, metrics=names).evaluate() for n in (0, 6))
     assert [table.metric for table in after.metrics] == names
     assert after.metric == names[0]
