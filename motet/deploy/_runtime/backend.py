@@ -108,7 +108,7 @@ class Remote:
     def ask_all(
         self, action: str, cohort: list[str], down: Any, info: RoundInfo, more: Mapping[str, Scalar]
     ) -> Mapping[str, Parcel]:
-        """Ask every client of a cohort once, and return the replies as they came."""
+        """Ask every client of a cohort once, and return the replies as they arrive."""
         return self._ask(action, self._parcels(action, cohort, down, info, more), info)
 
     def predict(
