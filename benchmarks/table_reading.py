@@ -6,6 +6,7 @@ Usage: python benchmarks/table_reading.py [--rows 1000000] [--sites 5000] [--col
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -81,11 +82,19 @@ def main() -> None:
         write(path, given.rows, given.sites, given.columns)
         size = path.stat().st_size / 1e6
         print(f"{given.rows:,} rows, {given.sites:,} sites, {given.columns} columns, {size:.0f} MB")
-        for name, program in (("pyarrow", PYARROW), ("motet", MOTET)):
-            runs = [measured(program, str(path), str(given.sites)) for _ in range(given.repeats)]
-            seconds, cpu = (min(run[place] for run in runs) for place in (0, 1))
-            memory = max(run[2] for run in runs)
+        programs = {"pyarrow": PYARROW, "motet": MOTET}
+        runs: dict[str, list[list[float]]] = {name: [] for name in programs}
+        for _ in range(given.repeats):  # in turn, so that both meet the same load
+            for name, program in programs.items():
+                runs[name].append(measured(program, str(path), str(given.sites)))
+        for name, found in runs.items():
+            seconds, cpu = (min(run[place] for run in found) for place in (0, 1))
+            memory = max(run[2] for run in found)
             print(f"{name:8} {seconds:6.2f} s  {cpu:6.2f} s of processor  {memory:7.0f} MB")
+        for place, what in enumerate(("seconds", "processor")):
+            pairs = zip(runs["motet"], runs["pyarrow"], strict=True)
+            ratio = statistics.median(one[place] / other[place] for one, other in pairs)
+            print(f"ratio of {what}, median of {given.repeats} pairs: {ratio:.2f}")
 
 
 if __name__ == "__main__":

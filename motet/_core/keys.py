@@ -22,6 +22,13 @@ def _plain(name: int | str) -> int | str:
     return str(name) if isinstance(name, str) else int(name)
 
 
+def _written(names: tuple[int | str, ...]) -> str:
+    """Write the end of a path, with its closing parenthesis."""
+    if len(names) > 1 and _PLAIN.issuperset(map(type, names)):
+        return repr(names)[1:]  # the usual case, and much faster
+    return ", ".join(repr(_plain(name)) for name in names) + ")"
+
+
 @dataclass(frozen=True)
 class Key:
     """A name for a stream of randomness.
@@ -60,7 +67,7 @@ class Key:
         is valid until the next one is asked for.
         """
         start = repr((int(self.seed), *self.path, "")).removesuffix("'')")
-        texts = [f"{start}{', '.join(repr(_plain(part)) for part in name)})" for name in names]
+        texts = [f"{start}{_written(name)}" for name in names]
         numbers = np.fromiter(map(_number, texts), np.uint64, len(texts))
         philox = np.random.Philox(0)
         generator, state = np.random.Generator(philox), philox.state

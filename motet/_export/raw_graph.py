@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motet.data import Column, Schema
+from motet.data._tables.blocks import DAYS_PER_YEAR, EPOCH
 from motet.data._tables.cells import USUAL_NA, MissingValues, same_spelling
-from motet.data._tables.encode import DAYS_PER_YEAR, EPOCH
 from motet.data._tables.numbers import to_number
 
 NUMBERS, CATEGORIES, ENCODED = "numbers", "categories", "x"

@@ -18,8 +18,8 @@ from motet._core.atomic import writing_atomically
 from motet._core.text import plural
 from motet._export.reading import Rows
 from motet.data import Encoded, Remark, Schema
+from motet.data._tables.blocks import Noticed, read_block
 from motet.data._tables.cells import MissingValues, same_spelling, to_cells
-from motet.data._tables.encode import Noticed, read_block
 from motet.errors import CapabilityError, DataError, RequestError, StateError, nearest
 
 FILES = (".csv", ".tsv", ".parquet")

@@ -11,7 +11,7 @@ import numpy as np
 from motet._core.keys import Key
 from motet._export.raw_graph import CATEGORIES, NUMBERS, is_numeric, raw_inputs
 from motet.data import Column, Schema
-from motet.data._tables.encode import EPOCH
+from motet.data._tables.blocks import EPOCH
 
 UNKNOWN = "not a category of the schema"
 YEARS = 100 * 365  # days before and after 1970 from which dates are drawn

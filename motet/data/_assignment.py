@@ -64,6 +64,7 @@ class Assignment:
 
     def clients_of(self, split: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return (client, row) for every row of a split, as two arrays."""
-        sizes = self.sizes[:, split]
-        rows = [self.rows(client, split) for client in range(len(sizes))]
-        return np.repeat(np.arange(len(sizes)), sizes), np.concatenate(rows)
+        sizes = self.sizes
+        is_split = np.tile(np.arange(_WIDTH) == split, len(sizes))
+        rows = self.index[np.repeat(is_split, sizes.ravel())]
+        return np.repeat(np.arange(len(sizes)), sizes[:, split]), rows

@@ -136,13 +136,24 @@ def _grouped(
     A group is a client's rows of one label.
     """
     owner, rows = np.repeat(np.arange(len(parts)), sizes), np.concatenate(parts)
-    kinds, codes = np.unique(labels, return_inverse=True)
-    group = owner * len(kinds) + codes[rows]
-    order = stable_order(group, len(parts) * len(kinds))
+    codes, kinds = _ranks(labels)
+    group = owner * kinds + codes[rows]
+    order = stable_order(group, len(parts) * kinds)
     group = group[order]
     new = np.ones(len(rows), bool)
     new[1:] = group[1:] != group[:-1]
     return owner[order], rows[order], np.flatnonzero(new)
+
+
+def _ranks(labels: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Number labels by rank, as `np.unique` does, and count the different ones."""
+    low, high = (0, -1) if not len(labels) else (labels.min(), labels.max())
+    if labels.dtype.kind not in "iu" or not 0 <= low <= high < len(labels):
+        kinds, codes = np.unique(labels, return_inverse=True)
+        return codes, len(kinds)
+    there = np.zeros(int(high) + 1, bool)  # small whole numbers need not be sorted
+    there[labels] = True
+    return (labels if there.all() else (np.cumsum(there) - 1)[labels]), int(there.sum())
 
 
 def _splits_in_order(

@@ -345,3 +345,50 @@ def test_every_error_of_a_schema_is_one_of_ours():
         simple(scaling=Scaling((0.0,) * 3, (0.0, 1.0, 1.0)))
     with pytest.raises(RequestError, match='no column "agee"; did you mean "age"'):
         simple().column("agee")
+
+
+WIDE = pa.table(
+    {
+        "site": ["a", "b", "c"] * 40,
+        "age": [*range(118), None, 400],
+        "sex": ["f", "m", None] * 40,
+        "stage": ["I", "II", "III", "II"] * 30,
+        "visit": ["2024-01-31", "2023-12-01"] * 60,
+        "text": ["1", " 2 ", "?"] * 40,
+        "outcome": [0, 1] * 60,
+    }
+)
+
+
+@pytest.mark.parametrize("standardize", ["none", "federation", "site"])
+@pytest.mark.parametrize("missing", ["client-median", "indicator"])
+def test_large_tables_are_encoded_in_slices_like_small_ones_at_once(
+    standardize, missing, monkeypatch
+):
+    schema = from_table(
+        WIDE.slice(0, 118),
+        client="site",
+        target="outcome",
+        categorical=["sex"],
+        ordinal={"stage": ["I", "II", "III"]},
+        dates=["visit"],
+        missing=missing,
+        standardize=standardize,
+    ).schema
+    table = WIDE.drop_columns("text")
+    at_once = schema.encode(table)
+    monkeypatch.setattr("motet.data._tables.encode.MANY_ROWS", 1)
+    monkeypatch.setattr("motet.data._tables.encode.SLICE", 7)
+    in_slices = schema.encode(table)
+    np.testing.assert_array_equal(in_slices.x, at_once.x)
+    assert in_slices.remarks == at_once.remarks
+    assert {remark.what for remark in at_once.remarks} >= {"filled", "out_of_range"}
+
+
+def test_an_error_about_a_large_table_counts_all_its_rows(monkeypatch):
+    monkeypatch.setattr("motet.data._tables.encode.MANY_ROWS", 1)
+    monkeypatch.setattr("motet.data._tables.encode.SLICE", 7)
+    columns = Column(name="age"), Column(name="sex", kind="categorical", categories=("f", "m"))
+    schema = Schema(columns=columns, target=Target(name="outcome", labels=("0", "1")))
+    with pytest.raises(DataError, match='"age": 1 of 120 values are missing, the first in row 119'):
+        schema.encode(WIDE)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from motet.data._schema import Column, Schema
-from motet.data._tables.encode import Block, Noticed, counted, in_threads, read_block
+from motet.data._tables.blocks import Block, Noticed, counted, read_block
+from motet.data._tables.encode import MANY_ROWS, in_threads
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+T = TypeVar("T")
 Moments = tuple[Counts, Floats, Floats, Floats, Floats]
 
 
@@ -79,14 +81,17 @@ def aggregate(
     used = len(table) if rows is None else len(rows)
     groups = Grouped(np.zeros(used, np.int64) if site is None else site, len(sites))
     noticed = Noticed(row_name, [], counted)
+    chosen = None if rows is None else rows.astype(np.intp)  # once, not for each column
 
     def of_column(column: Column) -> tuple[Counts, list[Moments]]:
-        block = block_of(schema, table, column, rows, noticed)
-        of_input = groups.shares if column.kind == "categorical" else groups.moments
-        moments = [of_input(np.asarray(values, np.float64)) for values in block.values.T]
+        block = block_of(schema, table, column, chosen, noticed)
+        if column.kind == "categorical":
+            width = len(column.features) - column.indicator
+            return groups.count(block.holes), groups.shares(block.values, width)
+        moments = [groups.moments(np.asarray(values, np.float64)) for values in block.values.T]
         return groups.count(block.holes), moments
 
-    found = in_threads(of_column, schema.columns, rows=len(table))
+    found = (in_threads if len(table) >= MANY_ROWS else _one_by_one)(of_column, schema.columns)
     missing = [count for count, _ in found]
     moments = [values for _, each in found for values in each]
     known, mean, spread, low, high = (np.stack(part, axis=1) for part in zip(*moments, strict=True))
@@ -117,27 +122,28 @@ class Grouped:
 
     def moments(self, values: Floats) -> Moments:
         """Return count, mean, spread, minimum and maximum of the values that are not NaN."""
-        holes = np.isnan(values)
-        any_hole = bool(holes.any())
-        known = self.rows - self.count(holes)
+        holes = np.flatnonzero(np.isnan(values))
+        known = self.rows - np.bincount(self.site[holes], minlength=self.sites)
         shares = np.maximum(known, 1)
-        filled = np.where(holes, 0.0, values) if any_hole else values
+        filled = _with(values, holes, 0.0)
         mean = np.bincount(self.site, weights=filled, minlength=self.sites) / shares
-        off = filled - mean[self.site]
-        if any_hole:
-            off[holes] = 0.0
-        spread: Floats = np.bincount(self.site, weights=off * off, minlength=self.sites).astype(
-            float
-        )
-        low = self._extreme(np.minimum, np.where(holes, np.inf, values) if any_hole else values)
-        high = self._extreme(np.maximum, np.where(holes, -np.inf, values) if any_hole else values)
+        off = filled - (np.repeat(mean, self.rows) if self._order is None else mean[self.site])
+        off[holes] = 0.0
+        off *= off
+        spread: Floats = np.bincount(self.site, weights=off, minlength=self.sites).astype(float)
+        low = self._extreme(np.minimum, _with(filled, holes, np.inf))
+        high = self._extreme(np.maximum, _with(filled, holes, -np.inf))
         empty = known == 0
         low[empty], high[empty] = np.inf, -np.inf
         return known.astype(np.int64), mean, spread, low, high
 
-    def shares(self, values: Floats) -> Moments:
-        """Return the moments of an input that is 0 or 1."""
-        return share_moments(self.count(values > 0), self.rows)
+    def shares(self, codes: NDArray[Any], width: int) -> list[Moments]:
+        """Return the moments of inputs of which at most one is 1 in each row, the others 0."""
+        # Number -1, no input, is counted before the first one.
+        places = self.site * (width + 1) + (codes + 1)
+        counts = np.bincount(places, minlength=self.sites * (width + 1))
+        ones = counts.reshape(self.sites, width + 1)[:, 1:]
+        return [share_moments(ones[:, place], self.rows) for place in range(width)]
 
     def _extreme(self, which: np.ufunc, values: Floats) -> Floats:
         if not len(values):
@@ -161,16 +167,31 @@ def block_of(
 ) -> Block:
     """Read one column of some rows; numbers are taken, which costs less than taking cells."""
     block = read_block(schema, column, table[column.name], noticed)
-    return block if rows is None else Block(block.values[rows], block.holes[rows])
+    return block if rows is None else block.rows(rows)
+
+
+def _one_by_one(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
+    return [work(item) for item in items]
+
+
+def _with(values: Floats, places: NDArray[np.intp], value: float) -> Floats:
+    """Replace a few values, in a copy; without places the array stays as it is."""
+    if not len(places):
+        return values
+    replaced = values.copy()
+    replaced[places] = value
+    return replaced
 
 
 def medians_of(schema: Schema, table: Any, rows: Counts | None = None) -> Floats:
     """Compute the median of each input's known values, [inputs]; 0 for categories, NaN if none."""
     noticed, found = Noticed(counted, [], counted), []
     for column in schema.columns:
+        if column.kind == "categorical":
+            found += [0.0] * (len(column.features) - column.indicator)
+            continue
         block = block_of(schema, table, column, rows, noticed)
         for values in np.asarray(block.values, np.float64).T:
             known = values[~np.isnan(values)]
-            middle = float(np.median(known)) if len(known) else math.nan
-            found.append(0.0 if column.kind == "categorical" else middle)
+            found.append(float(np.median(known)) if len(known) else math.nan)
     return np.asarray(found)

@@ -73,7 +73,7 @@ class Cells:
 
     def counts(self) -> NDArray[np.int64]:
         """Count the rows of each value."""
-        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
+        return np.bincount(self.codes + 1, minlength=len(self.values) + 1)[1:]
 
     def look_up(self, table: Sequence[float] | Floats) -> Floats:
         """Replace each value by a number; NaN where it is missing."""
@@ -86,6 +86,8 @@ def tidy(text: str) -> str:
     >>> tidy("  New   York ")
     'New York'
     """
+    if text.isascii():  # the usual case, and much faster
+        return " ".join(text.split())
     return _SPACES.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFC", text))).strip()
 
 
@@ -95,16 +97,17 @@ def same_spelling(text: str) -> str:
     >>> same_spelling("CLEVELAND ") == same_spelling("cleveland"), same_spelling("3.0")
     (True, '3')
     """
-    folded = tidy(unicodedata.normalize("NFKC", text)).casefold()
-    whole = _WHOLE.fullmatch(folded)
-    return whole.group(1) if whole else folded
+    return _without_point(tidy(unicodedata.normalize("NFKC", text)).casefold())
 
 
 def exact_spelling(text: str) -> str:
     """Make the key by which two spellings are the same if case matters."""
-    tidied = tidy(text)
-    whole = _WHOLE.fullmatch(tidied)
-    return whole.group(1) if whole else tidied
+    return _without_point(tidy(text))
+
+
+def _without_point(text: str) -> str:
+    whole = _WHOLE.fullmatch(text) if text.endswith("0") else None
+    return whole.group(1) if whole else text
 
 
 class MissingValues:
@@ -184,7 +187,8 @@ def to_cells(column: Any, missing: MissingValues) -> Cells:
     if isinstance(kept, pyarrow.ChunkedArray):  # no rows at all, or dictionaries that differ
         kept = kept.unify_dictionaries().combine_chunks()
     texts = ["" if value is None else _spelled(value) for value in kept.dictionary.to_pylist()]
-    places = kept.indices.cast(pyarrow.int64())  # polars' are unsigned, which have no -1
+    # Those of polars are unsigned, which have no -1; not safe, for what is below a null.
+    places = kept.indices.cast(pyarrow.int32(), safe=False)
     codes = np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int32)
     return _without_missing(codes, texts, missing)
 
@@ -199,6 +203,8 @@ def _without_missing(codes: Codes, texts: list[str], missing: MissingValues) -> 
     """Give the distinct texts that are not missing a number, in order of appearance."""
     places: dict[str, int] = {}
     renumbered = [-1 if text in missing else places.setdefault(text, len(places)) for text in texts]
+    if len(places) == len(texts):  # all different, none missing
+        return Cells(codes, tuple(places))
     table = np.asarray([*renumbered, -1], np.int32)
     return Cells(table[codes], tuple(places))
 

@@ -1,4 +1,4 @@
-"""Raw rows to inputs: kinds, missing values, then scaling, one column at a time."""
+"""Raw rows to inputs: kinds, missing values, then scaling."""
 
 from __future__ import annotations
 
@@ -6,80 +6,38 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import date
+from contextlib import suppress
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Encoded, Remark, Scaling, Schema
+from motet.data._schema import Column, Encoded, Remark, Schema
+from motet.data._tables.blocks import (
+    Block,
+    Noticed,
+    absent,
+    counted,
+    missing_error,
+    read_block,
+)
 from motet.data._tables.cells import (
     Cells,
     Floats,
     MissingValues,
     RowName,
-    days_of,
     exact_spelling,
     is_numeric,
-    numbers_of,
-    numeric_values,
     same_spelling,
     to_cells,
 )
-from motet.data._tables.fixes import fix
 from motet.errors import DataError, RequestError
 
-EPOCH = date(1970, 1, 1)
-DAYS_PER_YEAR = 365.2425
 Matrix = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 MANY_ROWS = 100_000
-LARGEST = 1e38  # inputs are float32
+SLICE = 1 << 15  # rows whose numbers stay in the processor's cache while they are encoded
 T = TypeVar("T")
-
-
-class Block(NamedTuple):
-    """One column as numbers, before filling: NaN where a number is missing."""
-
-    values: NDArray[Any]  # [rows, inputs without the indicator]
-    holes: Mask  # [rows]
-
-
-@dataclass
-class Noticed:
-    """Collects remarks while rows are encoded.
-
-    Attributes:
-        row_name: Names a row in errors.
-        remarks: What was noticed.
-        row_in_remarks: Names a row in remarks, if another name is enough: to find the line of a
-            row may take a second.
-    """
-
-    row_name: RowName
-    remarks: list[Remark]
-    row_in_remarks: RowName | None = None
-
-    def add(
-        self,
-        column: str,
-        what: Literal["filled", "unknown", "out_of_range", "missing_column", "unknown_site"],
-        rows: Mask,
-        example: Callable[[int], str] = lambda _: "",
-    ) -> None:
-        """Remark on the rows of a mask, if there are any."""
-        if rows.any():
-            first = int(rows.argmax())
-            count = int(rows.sum())
-            name = (self.row_in_remarks or self.row_name)(first)
-            self.remarks.append(Remark(column, what, count, name, example(first)))
-
-
-def counted(row: int) -> str:
-    """Name a row by its number."""
-    return f"row {row + 1}"
 
 
 def encode_rows(
@@ -91,35 +49,125 @@ def encode_rows(
 ) -> Encoded:
     """Turn raw rows into inputs; see `Schema.encode`."""
     columns, rows = _opened(schema, table)
-    named = name or counted
-    noticed = Noticed(named, [], name_in_remarks)
+    noticed = Noticed(name or counted, [], name_in_remarks)
     sites = _sites(schema, columns, site, rows, noticed)
     x = np.empty((rows, len(schema.feature_names)), np.float32)
+    encoder = _Encoder(schema, columns, sites, noticed, x)
+    if rows >= MANY_ROWS:
+        with suppress(DataError):  # raised again below, with the number of all rows
+            return Encoded(x, (*noticed.remarks, *encoder.in_slices()))
+    remarks = [remark for number in range(len(schema.columns)) for remark in encoder.whole(number)]
+    return Encoded(x, (*noticed.remarks, *remarks))
 
-    def encode(column: Column, place: int) -> list[Remark]:
-        own = Noticed(noticed.row_name, [], noticed.row_in_remarks)
-        given = columns.get(column.name)
-        block = (
-            _absent(schema, column, rows, own)
-            if given is None
-            else read_block(schema, column, given, own)
-        )
-        part = x[:, place : place + len(column.features)]
-        _write(schema, column, block, sites, own, part, place)
+
+class _Encoder(NamedTuple):
+    """Writes the inputs of raw rows into a matrix."""
+
+    schema: Schema
+    columns: Mapping[str, Any]  # Arrow columns by name
+    sites: Sites
+    noticed: Noticed  # names rows
+    x: Matrix
+
+    def whole(self, number: int) -> list[Remark]:
+        """Encode all rows of one column."""
+        own = self.noticed.from_row(0)
+        block = self._read(self.schema.columns[number], own)
+        self._write(number, block, slice(0, len(self.x)), own)
         return own.remarks
 
-    widths = [len(column.features) for column in schema.columns]
-    places = [0, *accumulate(widths)][:-1]
-    remarks = in_threads(encode, schema.columns, places, rows=rows)
-    return Encoded(x, (*noticed.remarks, *(remark for own in remarks for remark in own)))
+    def in_slices(self) -> list[Remark]:
+        """Encode all columns, a few rows of all of them at a time, which saves memory and time.
+
+        Texts are read at once, since each distinct one is looked at.
+        """
+        used = self.schema.columns
+        named = [self.noticed.from_row(0) for _ in used]
+        plain = [self._is_plain(column) for column in used]
+        blocks = in_threads(
+            lambda n: None if plain[n] else self._read(used[n], named[n]), range(len(used))
+        )
+
+        def encode(start: int) -> list[list[Remark]]:
+            part = slice(start, min(start + SLICE, len(self.x)))
+            return [self._encode(number, blocks[number], part) for number in range(len(used))]
+
+        found = in_threads(encode, range(0, len(self.x), SLICE))
+        return [
+            remark
+            for number, of_column in enumerate(zip(*found, strict=True))
+            for remark in _joined([named[number].remarks, *of_column])
+        ]
+
+    def _is_plain(self, column: Column) -> bool:
+        """Whether a column holds numbers as such, of which a slice costs nothing."""
+        given = self.columns.get(column.name)
+        return column.kind == "number" and given is not None and is_numeric(given)
+
+    def _read(self, column: Column, own: Noticed) -> Block:
+        given = self.columns.get(column.name)
+        if given is None:
+            return absent(self.schema, column, len(self.x), own)
+        return read_block(self.schema, column, given, own)
+
+    def _encode(self, number: int, block: Block | None, part: slice) -> list[Remark]:
+        """Encode some rows of a column, whose block may have been read."""
+        own, column = self.noticed.from_row(part.start), self.schema.columns[number]
+        if block is None:
+            given = self.columns[column.name].slice(part.start, part.stop - part.start)
+            block = read_block(self.schema, column, given, own)
+        else:
+            block = block.rows(part)
+        self._write(number, block, part, own)
+        return own.remarks
+
+    def _write(self, number: int, block: Block, part: slice, noticed: Noticed) -> None:
+        """Fill and scale inputs, and write them to their place in the matrix."""
+        schema, column, holes = self.schema, self.schema.columns[number], block.holes
+        any_hole = bool(holes.any())
+        if any_hole and schema.fills is None:
+            raise missing_error(column.name, holes, noticed.row_name)
+        if any_hole and column.name in self.columns:
+            noticed.add(column.name, "filled", holes)
+        place, width = self.sites.places[number], len(column.features)
+        x, sites = self.x[part, place : place + width], self.sites.rows(part)
+        if column.kind == "categorical":
+            _write_categories(x[:, : width - column.indicator], block.values, sites, place)
+        else:
+            for feature, given in enumerate(block.values.T):
+                fill = sites.fill(place + feature) if any_hole else None
+                values = given if fill is None else np.where(holes, fill, given)
+                x[:, feature] = sites.scale(values, place + feature)
+        if column.indicator:
+            x[:, -1] = sites.scale(holes.astype(np.float64), place + width - 1)
 
 
-def in_threads(work: Callable[..., T], *items: Sequence[Any], rows: int) -> list[T]:
-    """Call a function for each column, in threads if there are many rows; results are in order."""
-    if rows < MANY_ROWS:
-        return list(map(work, *items))
+def _write_categories(x: Matrix, codes: NDArray[Any], sites: Sites, place: int) -> None:
+    """Write the inputs of categories: 1 for the row's own, 0 for the others, then scaled."""
+    width = x.shape[1]
+    if isinstance(sites.codes, int):  # a row is one of few
+        kinds = np.zeros((width + 1, width))  # the last one: no category
+        np.fill_diagonal(kinds, 1)
+        scaled = [sites.scale(kinds[:, n], place + n) for n in range(width)]
+        np.take(np.stack(scaled, axis=1).astype(np.float32), codes, axis=0, out=x, mode="wrap")
+        return
+    for feature in range(width):
+        x[:, feature] = sites.scale((codes == feature).astype(np.float64), place + feature)
+
+
+def _joined(slices: Sequence[list[Remark]]) -> list[Remark]:
+    """Join the remarks on slices of a column: the first row of all, and the number of rows."""
+    found: dict[str, Remark] = {}
+    for remark in (remark for remarks in slices for remark in remarks):
+        before = found.get(remark.what)
+        found[remark.what] = before._replace(rows=before.rows + remark.rows) if before else remark
+    return sorted(found.values(), key=lambda remark: remark.what == "filled")  # noticed last
+
+
+def in_threads(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
+    """Call a function for each item, in threads; results are in order."""
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(work, *items))
+        return list(pool.map(work, items))
 
 
 def _opened(schema: Schema, table: Any) -> tuple[dict[str, Any], int]:
@@ -177,25 +225,52 @@ def as_column(values: Any, name: str) -> Any:
 
 
 class Sites(NamedTuple):
-    """The site of each row, as a position in tables of statistics; the last one is everybody's."""
+    """The site of each row, as a position in tables of statistics; the last one is everybody's.
+
+    Attributes:
+        codes: Position of each row, or -1 for all.
+        places: First input of each column.
+        fills: What missing values become, [inputs, sites]; None if there are no fills.
+        mean: Scaling of inputs, [inputs, sites]; None if they are not scaled.
+        deviation: Like the mean.
+    """
 
     codes: NDArray[np.int64] | int
-    names: tuple[str, ...]
+    places: tuple[int, ...]
+    fills: Floats | None
+    mean: Floats | None
+    deviation: Floats | None
 
-    def fills(self, schema: Schema, feature: int) -> Any:
+    @classmethod
+    def of(cls, schema: Schema, codes: NDArray[np.int64] | int, names: Sequence[str]) -> Sites:
+        """Make the tables of a schema for sites with these names."""
+        widths = [len(column.features) for column in schema.columns]
+        places = (0, *accumulate(widths))[:-1]
+        fills = mean = deviation = None
+        if schema.fills is not None:
+            each = [schema.site_fills.get(name, schema.fills) for name in names]
+            fills = np.asarray([*each, schema.fills], np.float64).T
+        if schema.scaling is not None:
+            own = [schema.site_scaling.get(name, schema.scaling) for name in names]
+            mean = np.asarray([s.mean for s in (*own, schema.scaling)], np.float64).T
+            deviation = np.asarray([s.deviation for s in (*own, schema.scaling)], np.float64).T
+        return cls(codes, places, fills, mean, deviation)
+
+    def rows(self, part: slice) -> Sites:
+        """Choose rows."""
+        return self if isinstance(self.codes, int) else self._replace(codes=self.codes[part])
+
+    def fill(self, feature: int) -> Any:
         """Return the fill of each row, or one number for all."""
-        assert schema.fills is not None
-        own = [schema.site_fills.get(name, schema.fills)[feature] for name in self.names]
-        return np.asarray([*own, schema.fills[feature]], np.float64)[self.codes]
+        assert self.fills is not None
+        return self.fills[feature][self.codes]
 
-    def scaling(self, schema: Schema, feature: int) -> tuple[Any, Any]:
-        """Return mean and deviation of each row, or one pair for all."""
-        assert schema.scaling is not None
-        own: list[Scaling] = [schema.site_scaling.get(n, schema.scaling) for n in self.names]
-        scales = [*own, schema.scaling]
-        mean = np.asarray([s.mean[feature] for s in scales], np.float64)
-        deviation = np.asarray([s.deviation[feature] for s in scales], np.float64)
-        return mean[self.codes], deviation[self.codes]
+    def scale(self, values: NDArray[Any], feature: int) -> NDArray[Any]:
+        """Scale an input."""
+        if self.mean is None or self.deviation is None:
+            return values
+        mean, deviation = self.mean[feature][self.codes], self.deviation[feature][self.codes]
+        return np.asarray((values - mean) / deviation)
 
 
 def _sites(
@@ -207,7 +282,7 @@ def _sites(
 ) -> Sites:
     known = {**schema.site_fills, **schema.site_scaling}
     if not known:
-        return Sites(-1, ())
+        return Sites.of(schema, -1, ())
     key = same_spelling if schema.merge_spellings else exact_spelling
     places = {key(name): number for number, name in enumerate(known)}
     if site is None:
@@ -235,156 +310,4 @@ def _sites(
         codes < 0,
         lambda row: cells.values[cells.codes[row]] if cells.codes[row] >= 0 else "",
     )
-    return Sites(codes, tuple(known))
-
-
-def _absent(schema: Schema, column: Column, rows: int, noticed: Noticed) -> Block:
-    if schema.fills is None and rows:
-        raise DataError(
-            f'the table has no column "{column.name}", and the schema has no fill for it. '
-            "Add the column."
-        )
-    noticed.add(column.name, "missing_column", np.ones(rows, bool))
-    width = len(column.features) - column.indicator
-    empty = 0.0 if column.kind == "categorical" else np.nan
-    return Block(np.full((rows, width), empty), np.ones(rows, bool))
-
-
-def read_block(schema: Schema, column: Column, given: Any, noticed: Noticed) -> Block:
-    """Read one column as numbers, without filling or scaling."""
-    missing = MissingValues(schema.na)
-    if column.kind == "number":
-        values = _numbers(schema, column, given, missing, noticed)
-    elif column.kind == "date":
-        return _dates(column, given, missing, noticed)
-    else:
-        return _categories(schema, column, to_cells(given, missing), noticed)
-    if column.low is not None and column.high is not None:
-        outside = (values < column.low) | (values > column.high)
-        noticed.add(column.name, "out_of_range", outside, lambda row: f"{values[row]:g}")
-    return Block(values[:, None], np.isnan(values))
-
-
-def _numbers(
-    schema: Schema, column: Column, given: Any, missing: MissingValues, noticed: Noticed
-) -> Floats:
-    if is_numeric(given):
-        values = numeric_values(given, missing)
-    else:
-        cells = to_cells(given, missing)
-        table, wrong = numbers_of(cells, schema.decimal, column.unit)
-        if wrong:
-            text, row = cells.values[wrong[0]], cells.first(wrong[0])
-            raise DataError(
-                f'column "{column.name}" should hold numbers; {noticed.row_name(row)} has '
-                f'"{text}". Correct it, or '
-                f"treat it as missing with {fix('na', text)}."
-            )
-        values = cells.look_up(table)
-    huge = np.abs(values) > LARGEST
-    if huge.any():
-        row = int(huge.argmax())
-        raise DataError(
-            f'column "{column.name}" should hold finite numbers; {noticed.row_name(row)} has '
-            f"{values[row]}{_too_large(values[row])}. Correct it, or treat it as missing with "
-            f"{fix('na', str(values[row]))}."
-        )
-    return values
-
-
-def _too_large(value: float) -> str:
-    return f", which is above {LARGEST:g}" if np.isfinite(value) else ""
-
-
-def _dates(column: Column, given: Any, missing: MissingValues, noticed: Noticed) -> Block:
-    days, cells = days_of(given, missing, column.format)
-    wrong = np.isnan(days) & (cells.codes >= 0)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f'column "{column.name}" should hold dates such as '
-            f"{EPOCH.strftime(column.format or '%Y-%m-%d')}; {noticed.row_name(row)} has "
-            f'"{cells.values[cells.codes[row]]}". Correct it, or treat it as missing with '
-            f"{fix('na', cells.values[cells.codes[row]])}."
-        )
-    return Block(np.stack([date_part(days, p, column) for p in column.parts], 1), np.isnan(days))
-
-
-def date_part(days: Floats, part: str, column: Column) -> Floats:
-    """Compute a part of dates, given as days since 1970-01-01; NaN stays NaN."""
-    if part == "days":
-        return days
-    if part == "age":
-        assert column.reference is not None
-        reference = (date.fromisoformat(column.reference) - EPOCH).days
-        return (reference - days) / DAYS_PER_YEAR
-    known = np.where(np.isnan(days), 0, days).astype("datetime64[D]")
-    year = known.astype("datetime64[Y]")
-    parts: dict[str, Callable[[], NDArray[np.int64]]] = {
-        "year": lambda: year.astype(np.int64) + 1970,
-        "month": lambda: known.astype("datetime64[M]").astype(np.int64) % 12 + 1,
-        "day_of_year": lambda: (known - year).astype(np.int64) + 1,
-        "weekday": lambda: (known.astype(np.int64) + 3) % 7,  # 1970-01-01 was a Thursday
-    }
-    return np.where(np.isnan(days), np.nan, parts[part]().astype(np.float64))
-
-
-def _categories(schema: Schema, column: Column, cells: Cells, noticed: Noticed) -> Block:
-    key = same_spelling if schema.merge_spellings else exact_spelling
-    places = {key(category): number for number, category in enumerate(column.categories)}
-    table = np.asarray([*(places.get(key(text), -1) for text in cells.values), -1], np.int64)
-    codes, holes = table[cells.codes], cells.codes < 0
-    unknown = (codes < 0) & ~holes
-    known = len(column.categories)
-    if not column.other:  # with it, rare categories of the training rows are expected to be unknown
-        noticed.add(column.name, "unknown", unknown, lambda row: cells.values[cells.codes[row]])
-    if column.kind == "ordinal":
-        if unknown.any() and schema.fills is None:
-            row = int(unknown.argmax())
-            raise DataError(
-                f'column "{column.name}" should hold one of {", ".join(column.categories)}; '
-                f'{noticed.row_name(row)} has "{cells.values[cells.codes[row]]}". Correct it.'
-            )
-        values = np.where(codes < 0, np.nan, codes.astype(np.float64))
-        return Block(values[:, None], codes < 0)
-    block = np.zeros((len(codes), known + column.other), np.float32)
-    codes = np.where(unknown & column.other, known, codes)
-    there = np.flatnonzero(codes >= 0)
-    block[there, codes[there]] = 1
-    return Block(block, holes)
-
-
-def _write(
-    schema: Schema,
-    column: Column,
-    block: Block,
-    sites: Sites,
-    noticed: Noticed,
-    x: Matrix,
-    place: int,
-) -> None:
-    """Fill and scale a column's inputs, and write them to their place in the matrix."""
-    holes = block.holes
-    if holes.any():
-        if schema.fills is None:
-            raise missing_error(column.name, holes, noticed.row_name)
-        if not any(r.column == column.name and r.what == "missing_column" for r in noticed.remarks):
-            noticed.add(column.name, "filled", holes)
-    for feature in range(x.shape[1]):
-        is_flag = column.indicator and feature == x.shape[1] - 1
-        values: NDArray[Any] = holes.astype(np.float64) if is_flag else block.values[:, feature]
-        if not is_flag and column.kind != "categorical" and holes.any():
-            values = np.where(holes, sites.fills(schema, place + feature), values)
-        if schema.scaling is not None:
-            mean, deviation = sites.scaling(schema, place + feature)
-            values = (values - mean) / deviation
-        x[:, feature] = values
-
-
-def missing_error(name: str, holes: Mask, row_name: RowName) -> DataError:
-    """Say that values are missing, where, and how to fill them."""
-    return DataError(
-        f'column "{name}": {int(holes.sum())} of {len(holes)} values are missing, the first in '
-        f"{row_name(int(holes.argmax()))}. Fill them with {fix('missing', 'median')}, or leave the "
-        f"column out with {fix('drop', name)}."
-    )
+    return Sites.of(schema, codes, tuple(known))

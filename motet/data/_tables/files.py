@@ -23,6 +23,7 @@ from motet.data._tables.repairs import (
 )
 from motet.data._tables.sniffing import (
     Dialect,
+    check_encoding,
     decoded_sample,
     detect_encoding,
     is_utf8,
@@ -35,6 +36,8 @@ ZIPPED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 KNOWN = ".csv, .tsv, .txt (also .gz), .parquet, .feather or .xlsx"
 NULLS = ("", "?", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null")
 MORE_NULLS = ("#N/A", "#NA", "<NA>", "NaT", "#n/a", "N/a")
+
+BLOCK = 1 << 22  # bytes that are parsed at a time; with fewer, each has its own dictionaries
 
 
 class EmptyTableError(DataError):
@@ -211,7 +214,7 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
     """Parse text; a file that turns out not to be UTF-8 is parsed once more, in its encoding."""
     from pyarrow import types
 
-    _check_encoding(encoding)
+    check_encoding(encoding)
     sample = decoded_sample(contents, encoding)
     dialect = sniff(sample, how.delimiter, how.decimal)
     contents, repairs = repaired(
@@ -284,17 +287,6 @@ def _special_word(contents: memoryview, encoding: str) -> tuple[int, str]:
     return 1, ""
 
 
-def _check_encoding(encoding: str) -> None:
-    import codecs
-
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise RequestError(
-            f'no encoding is called "{encoding}"; usual ones are utf-8, cp1252, latin-1, utf-16.'
-        ) from None
-
-
 def _bytes(path: Path) -> memoryview:
     """Map a file into memory, or unpack it if it is compressed."""
     import pyarrow
@@ -339,7 +331,10 @@ def _read_csv(
         return csv.read_csv(
             _source(path, contents),
             read_options=csv.ReadOptions(
-                encoding=encoding, skip_rows=how.skip_rows, column_names=how.columns
+                encoding=encoding,
+                skip_rows=how.skip_rows,
+                column_names=how.columns,
+                block_size=BLOCK,
             ),
             parse_options=csv.ParseOptions(
                 delimiter=dialect.delimiter,

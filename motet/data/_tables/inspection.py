@@ -18,6 +18,7 @@ from motet.data._tables.cells import is_text, plain
 from motet.data._tables.fixes import fix
 
 LOOKED_AT = 20_000  # rows that are compared with the target
+FIRST_ROWS = 500  # of those, the ones that are compared first
 FEWEST_ROWS = 30  # below this, unique or separating values are no surprise
 SHOWN = 5
 MANY_SITES = 1000  # beyond this, labels of single sites are not compared
@@ -53,11 +54,10 @@ def _id_like(schema: Schema, table: Any) -> list[str]:
         whole = types.is_integer(values.type) or is_text(values)
         if column.kind in ("ordinal", "date") or not whole or len(values) < FEWEST_ROWS:
             continue
-        values = plain(values)
-        few = values.slice(0, 2000)  # a repeated value is usually near the start
+        few = plain(values.slice(0, 2000))  # a repeated value is usually near the start
         if compute.count_distinct(few).as_py() < len(few):
             continue
-        if compute.count_distinct(values).as_py() == len(values):
+        if compute.count_distinct(plain(values)).as_py() == len(values):
             found.append(
                 f'column "{column.name}" is different in every row, like an id, and is used as an '
                 f"input. Leave it out with {fix('drop', column.name)}."
@@ -133,18 +133,27 @@ def _tells(part: NDArray[np.float32], target: NDArray[Any], *, is_class: bool) -
         answer = target.astype(np.float64) - target.mean(dtype=np.float64)
         scale = np.sqrt((centred**2).sum() * (answer**2).sum())
         return bool(part.shape[1] == 1 and scale > 0 and abs(centred @ answer) > 0.99999 * scale)
-    classes = np.unique(target)
-    if len(classes) < 2:
+    few = slice(0, FIRST_ROWS)  # nearly always, these decide
+    if not _separates(part[few], target[few]) or not _separates(part, target):
         return False
-    if part.shape[1] == 1:
-        values = part[:, 0]
-        ends = sorted((values[target == c].min(), values[target == c].max()) for c in classes)
-        return all(before[1] < after[0] for before, after in pairwise(ends))
-    kinds, codes = np.unique(part, axis=0, return_inverse=True)
-    table = np.zeros((len(kinds), len(classes)), np.int64)
-    np.add.at(table, (codes.ravel(), np.searchsorted(classes, target)), 1)
+    if len(np.unique(target)) < 2:
+        return False
     # Categories of one row each tell everything about nothing.
-    return bool(((table > 0).sum(axis=1) == 1).all() and len(kinds) < len(target) / 4)
+    return part.shape[1] == 1 or len(np.unique(part, axis=0)) < len(target) / 4
+
+
+def _separates(part: NDArray[np.float32], target: NDArray[Any]) -> bool:
+    """Tell whether no two classes share a range of one input, or a combination of several."""
+    classes, codes = np.unique(target, return_inverse=True)
+    if part.shape[1] == 1:
+        low, high = np.full(len(classes), np.inf), np.full(len(classes), -np.inf)
+        np.minimum.at(low, codes, part[:, 0])
+        np.maximum.at(high, codes, part[:, 0])
+        ends = sorted(zip(low.tolist(), high.tolist(), strict=True))
+        return all(before[1] < after[0] for before, after in pairwise(ends))
+    _, kinds = np.unique(part, axis=0, return_inverse=True)
+    pairs = np.unique(np.stack([kinds.ravel(), codes]), axis=1)
+    return bool(pairs.shape[1] == kinds.max(initial=-1) + 1)
 
 
 def near_duplicates(names: Sequence[str]) -> list[str]:
@@ -198,13 +207,10 @@ def _sites(
     if schema.target.kind == "classes":
         client_of, train = rows.clients_of(0)
         target = np.asarray(y)[train]
-        order = np.lexsort((target, client_of))
-        new = np.ones(len(order), bool)
-        new[1:] = (client_of[order][1:] != client_of[order][:-1]) | (
-            target[order][1:] != target[order][:-1]
-        )
-        kinds = np.bincount(client_of[order][new], minlength=len(clients))
-        single = [clients[int(i)] for i in np.flatnonzero(kinds == 1)]
+        low, high = np.full(len(clients), len(schema.target.labels)), np.full(len(clients), -1)
+        np.minimum.at(low, client_of, target)
+        np.maximum.at(high, client_of, target)
+        single = [clients[int(i)] for i in np.flatnonzero(low == high)]
         if single and len(schema.target.labels) > 1:
             found.append(
                 f"{plural(len(single), 'site')} with training rows of one class only "

@@ -11,6 +11,7 @@ import numpy as np
 
 from motet._core.text import listed, plural
 from motet.data._schema import Column
+from motet.data._tables.blocks import EPOCH
 from motet.data._tables.categories import MANY_CATEGORIES, Categories, choose_categories
 from motet.data._tables.cells import (
     Cells,
@@ -25,7 +26,6 @@ from motet.data._tables.cells import (
     plain,
     to_cells,
 )
-from motet.data._tables.encode import EPOCH
 from motet.data._tables.fixes import fix
 from motet.data._tables.numbers import YES_NO, is_yes_no, with_unit
 from motet.data._tables.options import TableOptions

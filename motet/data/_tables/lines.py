@@ -76,9 +76,11 @@ class Lines:
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the cells of every row that is not empty."""
-        text = io.TextIOWrapper(
-            io.BytesIO(self.contents), encoding=self.encoding, errors="replace", newline=""
-        )
+        import pyarrow
+
+        # Not BytesIO, which copies the whole file.
+        bytes_in = pyarrow.BufferReader(self.contents)
+        text = io.TextIOWrapper(bytes_in, encoding=self.encoding, errors="replace", newline="")
         for _ in range(self.skip):
             text.readline()
         reader, line = csv.reader(text, delimiter=self.delimiter), 0

@@ -96,9 +96,9 @@ def _check_numbers(values: Sequence[float], wanted: int, what: str) -> None:
             f"{what} of a schema: expected one number for each of {wanted} inputs, "
             f"got {len(values)}."
         )
-    wrong = [value for value in values if not math.isfinite(value)]
-    if wrong:
-        raise RequestError(f"{what} of a schema must be finite numbers, got {wrong[0]}.")
+    if not all(map(math.isfinite, values)):
+        wrong = next(value for value in values if not math.isfinite(value))
+        raise RequestError(f"{what} of a schema must be finite numbers, got {wrong}.")
 
 
 def _once(names: Sequence[str], what: str) -> None:

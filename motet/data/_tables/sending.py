@@ -13,8 +13,8 @@ import numpy as np
 from motet.data._schema import Schema
 from motet.data._tables.aggregates import aggregate, block_of
 from motet.data._tables.asking import count_at_most, decimals_of, question_id
+from motet.data._tables.blocks import Noticed, counted
 from motet.data._tables.cells import MissingValues, to_cells
-from motet.data._tables.encode import Noticed, counted
 from motet.errors import DataError
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from motet.data._tables.numbers import GAPS
+from motet.errors import RequestError
 
 SAMPLE = 1 << 16  # bytes that are looked at
 DELIMITERS = (",", ";", "\t", "|")
@@ -148,3 +149,13 @@ def _decimal(rows: list[list[str]]) -> str:
     # 1,234 alone may be a thousand: a decimal comma shows in cells such as 1,5 or 0,25.
     decimal = any(not _GROUPED.fullmatch(cell) or cell.startswith("0") for cell in with_comma)
     return "," if decimal and not any(_POINT.fullmatch(cell) for cell in cells) else "."
+
+
+def check_encoding(encoding: str) -> None:
+    """Refuse an encoding that Python does not know."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise RequestError(
+            f'no encoding is called "{encoding}"; usual ones are utf-8, cp1252, latin-1, utf-16.'
+        ) from None

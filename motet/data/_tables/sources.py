@@ -10,8 +10,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from motet.data._tables.blocks import counted
 from motet.data._tables.cells import is_text, same_spelling, tidy
-from motet.data._tables.encode import counted
 from motet.data._tables.files import (
     EmptyTableError,
     HowToRead,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from motet._core.text import plural
 from motet.data._schema import Target
+from motet.data._tables.blocks import LARGEST
 from motet.data._tables.cells import (
     Cells,
     MissingValues,
@@ -22,7 +23,6 @@ from motet.data._tables.cells import (
     same_spelling,
     to_cells,
 )
-from motet.data._tables.encode import LARGEST
 from motet.data._tables.fixes import fix, fixes
 from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import in_order, merged
