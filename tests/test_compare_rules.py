@@ -98,15 +98,15 @@ def split_by_hand(test_labels):
     return task(), from_arrays(**parts, classes=2)
 
 
-@pytest.mark.parametrize("labels", [lambda y: 1 - y, np.zeros_like, np.ones_like])
-def test_test_labels_cannot_influence_which_round_is_chosen(labels):
+def test_test_labels_cannot_influence_which_round_is_chosen():
     methods = {"mine": restless(), "fedper": motet.FedPer(optimizer=Sgd(lr=3.0))}
     settings = {"rounds": 6, "choose": "validation", "tune": 2, "seeds": 1}
     honest = compare(methods, *split_by_hand(lambda y: y), **settings)
-    other = compare(methods, *split_by_hand(labels), **settings)
-    assert [r.chosen_round for r in honest.rows] == [r.chosen_round for r in other.rows]
-    assert [r.tuned for r in honest.rows] == [r.tuned for r in other.rows]
-    assert [r.evaluation.mean for r in honest.rows] != [r.evaluation.mean for r in other.rows]
+    for labels in (lambda y: 1 - y, np.zeros_like, np.ones_like):
+        other = compare(methods, *split_by_hand(labels), **settings)
+        assert [r.chosen_round for r in honest.rows] == [r.chosen_round for r in other.rows]
+        assert [r.tuned for r in honest.rows] == [r.tuned for r in other.rows]
+        assert [r.evaluation.mean for r in honest.rows] != [r.evaluation.mean for r in other.rows]
 
 
 def test_the_test_data_are_scored_only_when_validation_has_improved(monkeypatch):

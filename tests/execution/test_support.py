@@ -100,7 +100,7 @@ def test_a_long_run_is_planned_without_tracing(unknown, caplog):
 
 def test_a_plan_that_was_traced_when_it_was_measured_is_not_traced_any_more(monkeypatch, tmp_path):
     monkeypatch.setenv("MOTET_CACHE", str(tmp_path))
-    # No clock, from the start (which plans, too): another process could make a traced step look slow.
+    # No clock, and none in `start`, which plans too: another process could make a traced step slow.
     monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 2.0 - plan.traced)
     setting = start(motet.FedAvg(batch_size=4), motet.Task(mlp), DATA, rounds=10**6).setting
     assert make_plan(setting, 10, measure=True).traced
