@@ -39,7 +39,7 @@ def read_rows(source: Any, schema: Schema) -> Rows:
         return source
     if isinstance(source, list | tuple) and not all(isinstance(s, str | Path) for s in source):
         source = _columns(source)
-    how = HowToRead.for_schema(schema, _as_text(schema))
+    how = replace(HowToRead.for_schema(schema, _as_text(schema)), every_row=True)
     opened, _ = open_source(source, how, schema.client or SITE)
     return Rows(opened.table, opened.row_name, tuple(opened.remarks))
 

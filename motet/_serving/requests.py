@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
 
 from motet._export.raw_graph import is_numeric
 from motet.data import Column, Schema
+from motet.data._tables.cells import same_spelling
 from motet.data._tables.numbers import YES_NO
+from motet.errors import DataError
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
 MOST = 100  # categories listed in a description
+
+
+def _no_answer(value: Any) -> Any:
+    """Refuse true and false as numbers, which pydantic reads as 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "input should be a valid number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_no_answer), Field(allow_inf_nan=False)]
 
 
 class Row(BaseModel):
@@ -71,19 +83,61 @@ def request_model(schema: Schema, *, max_rows: int) -> type[BaseModel]:
     return create_model("PredictRequest", rows=(list[row], rows))  # type: ignore[valid-type]
 
 
-def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Turn validated rows into columns; a key that a row does not have is missing there."""
-    written = [row.model_dump(by_alias=True) for row in rows]
-    names = dict.fromkeys(name for row in written for name in row)
-    return {name: [row.get(name) for row in written] for name in names}
+def columns_of(rows: Sequence[Row], schema: Schema) -> dict[str, list[Any]]:
+    """Turn validated rows into the columns of a schema, and that of the client.
+
+    A key may differ from the name of its column in case or spaces. Other keys are left out here,
+    since a request may have thousands. A column that a row does not have is missing there.
+    """
+    names = [column.name for column in schema.columns]
+    names += [schema.client] if schema.client and schema.client not in names else []
+    by_key: dict[str, list[str]] = {}
+    for name in names:
+        by_key.setdefault(same_spelling(name), []).append(name)
+    known = {key: same[0] for key, same in by_key.items() if len(same) == 1}
+    found = [_known_cells(row, number, names, known) for number, row in enumerate(rows)]
+    there = [name for name in names if any(name in row for row in found)]
+    if not there:
+        raise DataError(
+            f"rows: expected at least one of the columns {', '.join(names[:6])}"
+            f"{', ...' if names[6:] else ''}; got none of them. Send a value for each that is "
+            "known."
+        )
+    return {name: [row.get(name) for row in found] for name in there}
+
+
+def _known_cells(
+    row: Row, number: int, names: Sequence[str], known: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the cells of a row by the names of their columns."""
+    written = row.model_dump(by_alias=True, exclude_unset=True)
+    found = {name: written[name] for name in names if name in written}
+    for key in written.keys() - found.keys():
+        name = known.get(same_spelling(key))
+        if name is not None:
+            found.setdefault(name, written[key])
+    for name, value in found.items():
+        _check_cell(value, f"rows[{number}].{name}")
+    return found
+
+
+def _check_cell(value: Any, where: str) -> None:
+    """Refuse what no table can hold, also under a name that differs in case."""
+    if not isinstance(value, str | int | float | bool | None):
+        found = "a list" if isinstance(value, list) else "an object"
+        raise DataError(f"{where}: expected a number, text or null; got {found}. Send one value.")
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise DataError(
+            f"{where}: expected text in Unicode; got half of a surrogate pair. Send UTF-8."
+        )
 
 
 def _field(column: Column, *, required: bool) -> tuple[Any, Any]:
     kind: Any = Number
     if column.kind == "date":
         kind = str
-    elif column.unit == YES_NO:
-        kind = Number | str
+    elif column.unit == YES_NO or {*map(same_spelling, column.categories)} == {"true", "false"}:
+        kind = bool | Number | str
     elif column.kind != "number":
         kind = Number | str if is_numeric(column) else str
     default: Any = ... if required else None

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
 from motet._core.version import __version__
 from motet._export.opening import Model
 from motet._export.reading import read_rows
 from motet._export.rows import Predictions, predict_table
-from motet._serving.limits import TOO_LARGE, TOO_SLOW, BodyLimit
+from motet._serving.limits import BodyLimit
+from motet._serving.refusals import REFUSALS, add_refusals
 from motet._serving.requests import Problem, Reply, columns_of, described_schema, request_model
 from motet.data import Schema
-from motet.errors import MotetError, StateError
-
-UNUSABLE, FAILED = 422, 500
-REFUSALS = {
-    TOO_SLOW: "The body did not arrive in time",
-    TOO_LARGE: "The body is too large",
-    UNUSABLE: "Rows that cannot be used",
-}
-SHOWN = 80  # characters of a wrong value in a reply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +58,7 @@ def make_service(
         version=__version__,
     )
     app.add_middleware(BodyLimit, max_bytes=limits.max_bytes, seconds=limits.seconds)
-    app.add_exception_handler(RequestValidationError, _refuse_request)
-    app.add_exception_handler(MotetError, _refuse_rows)
+    add_refusals(app, nullable=schema.fills is not None)
     _add_routes(app, model, schema, about, limits, strict=strict)
     return app
 
@@ -85,7 +75,7 @@ def _add_routes(
     wanted = request_model(schema, max_rows=limits.max_rows)
 
     def predict(request: Any) -> Reply:
-        rows = read_rows(columns_of(request.rows), schema)
+        rows = read_rows(columns_of(request.rows, schema), schema)
         rows = rows._replace(row_name=lambda row: f"rows[{row}]")
         return _reply(predict_table(model.predict, schema, about["client"], rows, strict=strict))
 
@@ -133,37 +123,3 @@ def _reply(found: Predictions) -> Reply:
             one |= {"label": best, "probabilities": dict(zip(found.labels, shares, strict=True))}
         predictions.append(one)
     return Reply.model_validate({"predictions": predictions, "remarks": list(found.remarks)})
-
-
-def _refuse_request(_: Request, error: Exception) -> JSONResponse:
-    """Say in sentences what is wrong with a request."""
-    assert isinstance(error, RequestValidationError)
-    sentences = [_sentence(found) for found in error.errors()[:10]]
-    return JSONResponse({"detail": " ".join(sentences)}, status_code=UNUSABLE)
-
-
-def _sentence(found: Mapping[str, Any]) -> str:
-    where = _path(found["loc"])
-    if found["type"] == "json_invalid":
-        return f"the body is not valid JSON: {found.get('ctx', {}).get('error', 'unreadable')}."
-    if found["type"] == "missing":
-        return f"{where} is missing."
-    shown = repr(found.get("input"))
-    shown = f"{shown[:SHOWN]}..." if len(shown) > SHOWN else shown
-    return f"{where}: {found['msg'][:1].lower()}{found['msg'][1:]}; got {shown}."
-
-
-def _path(place: Sequence[Any]) -> str:
-    """Write the place of an error as a path, without the names of alternatives of a type."""
-    path = ""
-    for step in place[1:]:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif path.count(".") < 1 and step not in ("function-after", "constrained-float"):
-            path += f".{step}" if path else step
-    return path or "the body"
-
-
-def _refuse_rows(_: Request, error: Exception) -> JSONResponse:
-    code = FAILED if isinstance(error, StateError) else UNUSABLE
-    return JSONResponse({"detail": str(error)}, status_code=code)

@@ -25,6 +25,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.fixes import fix
+from motet.data._tables.numbers import YES_NO
 from motet.errors import DataError
 
 EPOCH = date(1970, 1, 1)
@@ -132,8 +133,9 @@ def _numbers(
         table, wrong = numbers_of(cells, schema.decimal, column.unit)
         if wrong:
             text, row = cells.values[wrong[0]], cells.first(wrong[0])
+            wanted = "yes or no" if column.unit == YES_NO else "numbers"
             raise DataError(
-                f'column "{column.name}" should hold numbers; {noticed.row_name(row)} has '
+                f'column "{column.name}" should hold {wanted}; {noticed.row_name(row)} has '
                 f'"{text}". Correct it, or '
                 f"treat it as missing with {fix('na', text)}."
             )

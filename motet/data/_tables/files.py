@@ -60,6 +60,7 @@ class HowToRead:
         as_text: Columns that are read as text, such as ids with leading zeros.
         target: The column to predict, in which "5 mg" is a class and not a number with a unit.
         units: The unit that each column may have; None: any, if it is the same in all rows.
+        every_row: Whether each row counts, also one without a value, unless it is after the last.
     """
 
     encoding: str | None = None
@@ -73,6 +74,7 @@ class HowToRead:
     as_text: tuple[str, ...] = ()
     target: str | None = None
     units: Mapping[str, str] | None = None
+    every_row: bool = False
 
     @classmethod
     def for_schema(cls, schema: Schema, as_text: tuple[str, ...] | None = None) -> HowToRead:
@@ -172,7 +174,7 @@ def _excel(path: Path, how: HowToRead) -> Opened:
 
 def cleaned(opened: Opened, how: HowToRead) -> Opened:
     """Leave out rows that are no data, and turn columns of numbers that are text into numbers."""
-    keep, remarks = clear_rows(opened.table)
+    keep, remarks = clear_rows(opened.table, only_last=how.every_row)
     table, row_name = opened.table, opened.row_name
     if keep is not None:
         table, row_name = table.take(keep), _renamed(row_name, keep.tolist())

@@ -94,8 +94,13 @@ def header_for(lines: Lines) -> tuple[tuple[str, ...], str] | None:
     return None
 
 
-def clear_rows(table: Any) -> tuple[np.ndarray | None, list[str]]:
-    """Find rows that are data: not empty, and not the header once more; None keeps all."""
+def clear_rows(table: Any, *, only_last: bool = False) -> tuple[np.ndarray | None, list[str]]:
+    """Find rows that are data: not empty, and not the header once more; None keeps all.
+
+    Args:
+        table: A `pyarrow.Table`.
+        only_last: Whether empty rows are left out at the end only.
+    """
     from pyarrow import compute
 
     rows = len(table)
@@ -107,6 +112,8 @@ def clear_rows(table: Any) -> tuple[np.ndarray | None, list[str]]:
             empty[:] = False
             break
         empty &= np.asarray(plain(column).is_null())
+    if only_last:
+        empty[: rows - int((~empty[::-1]).argmax())] = False
     repeated = np.zeros(rows, bool)
     if all(is_text(column) for column in table.columns):
         repeated[:] = True

@@ -110,7 +110,11 @@ def _open_one(source: Any, how: HowToRead) -> Opened:
             "a table must be a path, a pandas or polars frame, a pyarrow.Table or "
             f"{{column: values}}; got a {_kind(source)}."
         )
-    return cleaned(Opened(table, "table", counted, format=_kind(source)), how)
+    opened = Opened(table, "table", counted, format=_kind(source))
+    if not how.every_row:
+        return cleaned(opened, how)
+    table, units, remarks = how.numeric(table)  # there are no lines by mistake in memory
+    return replace(opened, table=table, units=units, remarks=tuple(remarks))
 
 
 def _from_memory(source: Any) -> Any:
