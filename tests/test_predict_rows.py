@@ -236,6 +236,22 @@ def test_each_row_is_predicted_by_the_model_of_its_site(models):
     assert found.table["row"].to_pylist() == list(range(1, 31))
 
 
+def test_the_column_of_the_site_may_differ_in_case(models):
+    rows = changed()
+    found, same = (
+        predict_file(models, {**rows, name: ["north", "south"] * 2}).table
+        for name in ("HOSPITAL ", "hospital")
+    )
+    assert found["probability_ill"].to_pylist() == same["probability_ill"].to_pylist()
+
+
+def test_a_row_without_a_value_keeps_its_place_unless_it_is_after_the_last(north, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("age;sex\n50;f\n;\n70;m\n;\n;\n")
+    expected = north.predict_rows({"age": [50, None, 70], "sex": ["f", None, "m"]}).values
+    np.testing.assert_array_equal(north.predict_rows(path).values, expected)
+
+
 def test_a_new_site_has_no_model_but_may_use_that_of_another(models):
     rows = {**changed(), "hospital": ["north", "south", "west", "west"]}
     with pytest.raises(RequestError, match=r'no model for the site "west" in row 3; .*--site'):

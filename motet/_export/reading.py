@@ -12,7 +12,7 @@ from motet.data import Schema
 from motet.data._tables.cells import RowName
 from motet.data._tables.files import HowToRead
 from motet.data._tables.numbers import to_number
-from motet.data._tables.sources import SITE, open_source
+from motet.data._tables.sources import SITE, as_named, open_source
 from motet.errors import RequestError
 
 
@@ -40,7 +40,8 @@ def read_rows(source: Any, schema: Schema) -> Rows:
     if isinstance(source, list | tuple) and not all(isinstance(s, str | Path) for s in source):
         source = _columns(source)
     how = replace(HowToRead.for_schema(schema, _as_text(schema)), every_row=True)
-    opened, _ = open_source(source, how, schema.client or SITE)
+    client = schema.client or SITE
+    opened = as_named(open_source(source, how, client)[0], client)
     return Rows(opened.table, opened.row_name, tuple(opened.remarks))
 
 

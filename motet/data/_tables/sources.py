@@ -167,7 +167,7 @@ def _joined(parts: Mapping[str, Opened], client: str | None, name: str) -> tuple
     empty = [f'"{site}" has no rows; left out.' for site in parts if site not in filled]
     if not filled:
         raise DataError("no file has a row. Expected a header and one row per example in each.")
-    tidied = {site: _as_named(_tidied(opened), column) for site, opened in filled.items()}
+    tidied = {site: as_named(_tidied(opened), column) for site, opened in filled.items()}
     tidied, renamed = _in_one_spelling(tidied)
     has_clients = [site for site, o in tidied.items() if column in o.table.column_names]
     if client is not None and has_clients and len(has_clients) < len(tidied):
@@ -209,7 +209,7 @@ def _common_units(parts: Mapping[str, Opened]) -> dict[str, str]:
     return {column: unit for column, (unit, _) in found.items()}
 
 
-def _as_named(opened: Opened, client: str) -> Opened:
+def as_named(opened: Opened, client: str) -> Opened:
     """Rename the client column if its name differs in case only."""
     names = opened.table.column_names
     same = [name for name in names if same_spelling(name) == same_spelling(client)]
