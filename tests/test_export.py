@@ -24,9 +24,9 @@ from motet.errors import CapabilityError, RequestError, StateError, WireError
 from motet.methods._catalog import method_class, method_names
 from motet.testing._worlds import CLASSES, FEATURES, TinyNet, batch_norm, quadratic, ragged
 
-# Those whose predictor is more than a state of the task's network, or has buffers.
-UNLIKE = ["knn-per", "flow", "fedem", "fedproto", "fedbn"]
-REST = [name for name in method_names() if name not in UNLIKE]
+# Those whose predictor is more than a state of the task's network. The others' graphs are that of
+# the network, whichever method trained it.
+UNLIKE = [name for name in method_names() if not method_class(name)().one_network]
 MODEL = {"name": "mlp", "loss": "cross_entropy", "hidden": [6]}
 
 
@@ -83,14 +83,8 @@ def check_graph(name, tmp_path):
         assert_close(answers(exported.graph, x), run.predict("few", x), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", UNLIKE)
+@pytest.mark.parametrize("name", [*UNLIKE, "fedper", "fedbn"])
 def test_the_onnx_graph_predicts_as_the_run_does(name, tmp_path):
-    check_graph(name, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REST)
-def test_the_onnx_graph_of_every_other_method_predicts_as_the_run_does(name, tmp_path):
     check_graph(name, tmp_path)
 
 
