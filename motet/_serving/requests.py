@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from motet._export.raw_graph import is_numeric
 from motet.data import Column, Schema
 from motet.data._tables.cells import same_spelling
-from motet.data._tables.numbers import YES_NO
+from motet.data._tables.numbers import CLOCK, YES_NO
 from motet.errors import DataError
 
 MOST = 100  # categories listed in a description
@@ -138,6 +138,8 @@ def _field(column: Column, *, required: bool) -> tuple[Any, Any]:
         kind = str
     elif column.unit == YES_NO or {*map(same_spelling, column.categories)} == {"true", "false"}:
         kind = bool | Number | str
+    elif column.unit == CLOCK:
+        kind = Number | str
     elif column.kind != "number":
         kind = Number | str if is_numeric(column) else str
     default: Any = ... if required else None

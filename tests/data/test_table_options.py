@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
+from pyarrow.csv import write_csv
 
 from motet._cli.main import call
 from motet.config import experiment_from_dict
@@ -309,3 +311,61 @@ def test_frames_with_categories_periods_durations_and_an_index_are_read():
         assert data.clients == ("a", "b", "c")
         assert data.schema.column("stay").high > 20.5
         assert {"sex=f", "sex=m", "seen:month"} <= set(data.features)
+
+
+# ---- Rows and cells that are not what they seem --------------------------------------------------
+
+TIMED = {
+    "site": ["a", "b", "c"] * 20,
+    "seen": [f"{7 * n % 24:02d}:{13 * n % 60:02d}" for n in range(60)],
+    "cost": [float(n * n % 37) for n in range(60)],
+    "ill": [0, 1] * 30,
+}
+
+
+def values_of(data):
+    return np.concatenate([part for _, part in data.x.chunks()])
+
+
+def test_times_of_day_are_hours_from_every_source(tmp_path):
+    path = tmp_path / "visits.csv"
+    write_csv(pa.table(TIMED), path)
+    clock = [time(*map(int, text.split(":"))) for text in TIMED["seen"]]
+    made = [
+        from_table(source, client="site", target="ill")
+        for source in (TIMED, path, pa.table({**TIMED, "seen": clock}))
+    ]
+    for data in made:
+        assert data.features == ("seen", "cost")
+        np.testing.assert_array_equal(values_of(data), values_of(made[0]))
+    assert values_of(made[0])[:3, 0].tolist() == pytest.approx([0, 7 + 13 / 60, 14 + 26 / 60])
+    rows = made[0].schema.encode({"seen": ["8:30", "09:15 pm", 6.5], "cost": [1, 2, 3]})
+    assert rows.x[:, 0].tolist() == [8.5, 21.25, 6.5]
+    with pytest.raises(DataError, match=r'"seen" should hold times of day; row 1 has "25:00"'):
+        made[0].schema.encode({"seen": ["25:00"], "cost": [1]})
+
+
+@pytest.mark.parametrize("summary", [sum, lambda column: round(sum(column) / len(column), 2)])
+def test_a_row_that_sums_the_others_up_is_not_a_site(summary):
+    columns = {name: TIMED[name] for name in ("site", "cost", "ill")}
+    footer = {"site": "Total", "cost": summary(columns["cost"]), "ill": summary(columns["ill"])}
+    summed = {name: [*values, footer[name]] for name, values in columns.items()}
+    data = from_table(summed, client="site", target="ill", kind="classes")
+    assert data.clients == ("a", "b", "c")
+    assert any('row 61, "Total", sums the others up; left out' in note for note in data.notes)
+    real = {**footer, "cost": 17.5}
+    kept = {name: [*values, real[name]] for name, values in columns.items()}
+    assert "Total" in from_table(kept, client="site", target="ill", kind="regression").clients
+
+
+def test_two_columns_of_one_name_are_renamed_where_they_come_from(tmp_path):
+    columns = [pa.array(TIMED[name]) for name in ("site", "cost", "ill", "cost")]
+    table = pa.Table.from_arrays(columns, names=["site", "cost", "ill", "cost"])
+    parquet.write_table(table, tmp_path / "visits.parquet")
+    write_csv(table, tmp_path / "visits.csv")
+    for source in (table, tmp_path / "visits.parquet"):
+        with pytest.raises(DataError, match="Rename all but one in the table") as refused:
+            from_table(source, client="site", target="ill")
+        assert "--columns" not in str(refused.value)
+    with pytest.raises(DataError, match="--columns site,cost,ill,cost_2 --skip-rows 1"):
+        from_table(tmp_path / "visits.csv", client="site", target="ill")

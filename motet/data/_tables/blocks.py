@@ -25,7 +25,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.fixes import fix
-from motet.data._tables.numbers import YES_NO
+from motet.data._tables.numbers import CLOCK, YES_NO
 from motet.errors import DataError
 
 EPOCH = date(1970, 1, 1)
@@ -133,7 +133,7 @@ def _numbers(
         table, wrong = numbers_of(cells, schema.decimal, column.unit)
         if wrong:
             text, row = cells.values[wrong[0]], cells.first(wrong[0])
-            wanted = "yes or no" if column.unit == YES_NO else "numbers"
+            wanted = {YES_NO: "yes or no", CLOCK: "times of day"}.get(column.unit or "", "numbers")
             raise DataError(
                 f'column "{column.name}" should hold {wanted}; {noticed.row_name(row)} has '
                 f'"{text}". Correct it, or '

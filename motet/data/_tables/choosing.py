@@ -47,7 +47,12 @@ def without_dropped(options: TableOptions) -> TableOptions:
 
 
 def choose_columns(
-    table: Any, client: str, split_column: str | None, options: TableOptions
+    table: Any,
+    client: str,
+    split_column: str | None,
+    options: TableOptions,
+    *,
+    has_header: bool = True,
 ) -> list[str]:
     """Choose the input columns, and refuse names that the table does not have."""
     taken = {client, options.target, *filter(None, [split_column, options.event])}
@@ -57,7 +62,12 @@ def choose_columns(
             f"{fix('target', 'COLUMN')}; the table has {', '.join(table.column_names[:20])}."
         )
     named = [*options.categorical, *options.ordinal, *options.dates]
-    require_columns(table, [*sorted(taken), *(options.features or ()), *named], roles=taken)
+    require_columns(
+        table,
+        [*sorted(taken), *(options.features or ()), *named],
+        roles=taken,
+        has_header=has_header,
+    )
     known = {*table.column_names, *taken}
     require_columns(table, [name for name in options.drop if name not in known])
     for name in options.units:
@@ -86,24 +96,28 @@ def choose_columns(
         )
     if not chosen:
         raise RequestError("the table has no columns left to predict from.")
-    require_columns(table, chosen)
+    require_columns(table, chosen, has_header=has_header)
     return chosen
 
 
-def require_columns(table: Any, columns: Sequence[str], roles: Collection[str] = ()) -> None:
+def require_columns(
+    table: Any, columns: Sequence[str], roles: Collection[str] = (), *, has_header: bool = True
+) -> None:
     """Refuse a table that does not have each of the columns exactly once.
 
     Args:
         table: A `pyarrow.Table`.
         columns: The columns.
         roles: Those that cannot be left out, such as the client's.
+        has_header: Whether the names are a line of a file, which another may replace.
     """
     counted = Counter(table.column_names)
     for column in columns:
         if counted[column] > 1:
+            may_drop = column not in roles
             raise DataError(
                 f'the table has {counted[column]} columns named "{column}", and which one is meant '
-                f"is unclear. {_renaming(table, column, may_drop=column not in roles)}"
+                f"is unclear. {_renaming(table, column, may_drop=may_drop, has_header=has_header)}"
             )
         if not counted[column]:
             raise RequestError(
@@ -112,9 +126,12 @@ def require_columns(table: Any, columns: Sequence[str], roles: Collection[str] =
             )
 
 
-def _renaming(table: Any, column: str, *, may_drop: bool) -> str:
+def _renaming(table: Any, column: str, *, may_drop: bool, has_header: bool) -> str:
     """Say how to tell columns of one name apart."""
     leave = f"leave them out with {fix('drop', column)}"
+    if not has_header:
+        source = "in the table, before it is read"
+        return f"Rename all but one {source}{f', or {leave}' if may_drop else ''}."
     if looks_like_data(table.column_names):
         return _naming(table, column)
     if any("," in name for name in table.column_names):

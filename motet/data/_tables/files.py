@@ -29,6 +29,7 @@ from motet.data._tables.sniffing import (
     is_utf8,
     marked_encoding,
     sniff,
+    special_word,
 )
 from motet.errors import DataError, RequestError
 
@@ -121,6 +122,11 @@ class Opened:
     decimal: str = "."
     units: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def has_header(self) -> bool:
+        """Whether the names of columns are a line of a file."""
+        return "text, " in self.format or "Excel" in self.format
+
 
 def read_file(path: Path, how: HowToRead) -> Opened:
     """Read one table file of any known form."""
@@ -128,9 +134,7 @@ def read_file(path: Path, how: HowToRead) -> Opened:
         raise RequestError(f"there is no table at {path}.")
     suffix = path.suffix.lower()
     if suffix in (".parquet", ".pq"):
-        from pyarrow import parquet
-
-        return _arrow(path, parquet.read_table, "Parquet")
+        return _arrow(path, _parquet, "Parquet")
     if suffix in (".feather", ".arrow", ".ipc"):
         from pyarrow import feather
 
@@ -150,6 +154,16 @@ def stem_of(path: Path) -> str:
     for ending in ZIPPED:
         name = name.removesuffix(ending)
     return Path(name).stem
+
+
+def _parquet(path: Path) -> Any:
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        return parquet.read_table(path)
+    except ArrowInvalid:  # columns of one name, which is said later
+        with parquet.ParquetFile(path) as file:
+            return file.read()
 
 
 def _arrow(path: Path, read: Callable[[Path], Any], what: str) -> Opened:
@@ -269,24 +283,12 @@ def _in_other_encoding(path: Path, contents: memoryview, how: HowToRead) -> Open
         raise DataError(f"{path} cannot be read as a table: it holds binary values.")
     encoding = detect_encoding(contents)
     opened = _parsed(path, contents, encoding, replace(how, encoding=encoding))
-    line, word = _special_word(contents, encoding)
+    line, word = special_word(contents, encoding)
     remark = (
         f'{path.name} is not UTF-8; it was read as {encoding}, such as "{word}" in row {line}. If '
         f"that is wrong, name the encoding: {fix('encoding', 'latin-1')}."
     )
     return replace(opened, remarks=(remark, *opened.remarks))
-
-
-def _special_word(contents: memoryview, encoding: str) -> tuple[int, str]:
-    """Find a word with a special character, to show how it was read."""
-    import re
-
-    for number, line in enumerate(bytes(contents[: 1 << 24]).splitlines(), 1):
-        if not line.isascii():
-            text = line.decode(encoding, errors="replace")
-            words = [word for word in re.findall(r"\w+|\S", text) if not word.isascii()]
-            return number, words[0] if words else ""
-    return 1, ""
 
 
 def _bytes(path: Path) -> memoryview:

@@ -27,7 +27,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.fixes import fix
-from motet.data._tables.numbers import YES_NO, is_yes_no, with_unit
+from motet.data._tables.numbers import CLOCK, YES_NO, is_yes_no, to_hours, with_unit
 from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import merged
 from motet.errors import DataError, RequestError
@@ -70,6 +70,12 @@ def find_columns(
         elif is_yes_no((cells := to_cells(column, missing)).values):
             found.columns.append(Column(name=name, unit=YES_NO))
             found.remarks.append(_on_answers(name, cells))
+        elif cells.values and all(to_hours(text) is not None for text in cells.values):
+            found.columns.append(Column(name=name, unit=CLOCK))
+            found.remarks.append(
+                f'column "{name}": times of day are read as hours after midnight, such as '
+                f'"{cells.values[0]}" as {to_hours(cells.values[0]):.4g}.'
+            )
         else:
             _note_text(name, cells, found, row_name, options.decimal)
     _refuse_undecided(found)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 YES_NO = "yes/no"  # the unit of answers, which are 1 and 0
+CLOCK = "hours, or a time such as 08:30"  # the unit of times of day, which are hours
+_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*([AaPp])?(?:\.?[Mm]\.?)?")
 _YES_NO = {
     **dict.fromkeys(("yes", "y", "true", "t", "1"), 1.0),
     **dict.fromkeys(("no", "n", "false", "f", "0"), 0.0),
@@ -121,6 +123,8 @@ def read_numbers(texts: Sequence[str], decimal: str, unit: str | None) -> list[f
         read = [
             word if number is None else number for number, word in zip(read, words, strict=True)
         ]
+    elif unit == CLOCK:
+        read = [to_hours(t) if n is None else n for t, n in zip(texts, read, strict=True)]
     elif unit:
         for place, text in enumerate(texts):
             if read[place] is None:
@@ -133,6 +137,22 @@ def read_numbers(texts: Sequence[str], decimal: str, unit: str | None) -> list[f
         for place in wrong:
             read[place] = to_number(texts[place], other)
     return read
+
+
+def to_hours(text: str) -> float | None:
+    """Read a time of day as hours after midnight; None if the text is something else.
+
+    >>> to_hours("08:30"), to_hours("6:45:36 pm"), to_hours("24:00"), to_hours("8.30")
+    (8.5, 18.76, 24.0, None)
+    """
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        return None
+    hour, minute, second = int(found[1]), int(found[2]), float(found[3] or 0)
+    if found[4]:
+        hour = hour % 12 + (12 if found[4] in "Pp" else 0) if 1 <= hour <= 12 else 99
+    hours = (hour * 3600 + minute * 60 + second) / 3600
+    return hours if minute < 60 and second < 60 and hours <= 24 else None
 
 
 def is_yes_no(texts: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from motet.data._tables.cells import Cells, MissingValues, is_text, numbers_of, plain, to_cells
-from motet.data._tables.numbers import YES_NO, to_number, units_in
+from motet.data._tables.numbers import CLOCK, YES_NO, to_number, units_in
 
 USUAL = 0.2  # share of the texts that have a unit, if it is one
 
@@ -77,7 +77,7 @@ def _unit(cells: Cells, decimal: str) -> str:
 
 def _remark(found: Numeric, name: str, cells: Cells, decimal: str, unit: str) -> None:
     odd = [t for t in cells.values if to_number(t, decimal) is None]
-    if not odd or unit == YES_NO:  # answers are expected where a schema says so
+    if not odd or unit in (YES_NO, CLOCK):  # these are expected where a schema says so
         return
     number = f"{numbers_of(Cells(cells.codes[:0], (odd[0],)), decimal, unit)[0][0]:.15g}"
     said = f'column "{name}": "{odd[0]}" is read as {number}'

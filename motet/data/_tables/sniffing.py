@@ -159,3 +159,13 @@ def check_encoding(encoding: str) -> None:
         raise RequestError(
             f'no encoding is called "{encoding}"; usual ones are utf-8, cp1252, latin-1, utf-16.'
         ) from None
+
+
+def special_word(contents: memoryview, encoding: str) -> tuple[int, str]:
+    """Find a word with a special character, to show how it was read."""
+    for number, line in enumerate(bytes(contents[: 1 << 24]).splitlines(), 1):
+        if not line.isascii():
+            text = line.decode(encoding, errors="replace")
+            words = [word for word in re.findall(r"\w+|\S", text) if not word.isascii()]
+            return number, words[0] if words else ""
+    return 1, ""
