@@ -141,3 +141,11 @@ class Own(motet.FedAvg):
 
 def test_a_method_of_ones_own_needs_no_default_for_its_fields():
     assert "strength 2.5" in " ".join(read(Own(strength=2.5)).text)
+
+
+def test_a_run_and_a_predictor_are_printed_in_one_line():
+    world = ragged()
+    run = motet.run(motet.FedPer(), world.task, world.data, rounds=1, backend="serial")
+    assert repr(run) == f"<Run of fedper on {world.data.name}: 1 round, 6 clients>"
+    new = run.adapt(*world.data.examples("many", "train"))
+    assert repr(new) == f"<Predictor for a new client, from {run!r}>"

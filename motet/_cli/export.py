@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # torch is loaded when the command is called
     from motet._engine.evaluation import Evaluation
     from motet._export.export import Exported
     from motet._export.saved import SavedRun
+    from motet.data import Federation
 
 
 def command(
@@ -77,7 +78,7 @@ def command(
     motet export runs/first --client 3 -o models/site-3
     motet export runs/first --all -o models
     """
-    from motet._export.export import make_folder
+    from motet._export.export import make_folder, require_file_name
     from motet._export.saved import saved_run
     from motet.config._experiment import model_to_dict
     from motet.errors import RequestError
@@ -88,8 +89,11 @@ def command(
         model = model_to_dict(saved.experiment.model)
         if client is not None:
             saved.run.require(client)
-        make_folder(out if everybody else out.parent)
-        others = _others(saved, directory, against or [], train=references, quiet=quiet or as_json)
+            require_file_name(out)
+        others = _given(saved, against or [], train=references)
+        make_folder(out if everybody else out.parent)  # before anything takes long
+        if not against:
+            others = _trained(saved, directory, train=references, quiet=quiet or as_json)
         settings: dict[str, Any] = {"onnx": onnx, "model": model, "others": others}
         if client is not None:
             _write_one(saved, client, out, settings, as_json=as_json, quiet=quiet)
@@ -154,32 +158,41 @@ def _listed(exported: Exported) -> str:
     return "\n".join(map(visible, _files(exported).values()))
 
 
-def _others(
-    saved: SavedRun, directory: Path, against: Sequence[Path], *, train: bool | None, quiet: bool
-) -> Sequence[Evaluation]:
-    """Find the scores of Local and FedAvg: given, trained now, or none."""
-    from motet._cli.terminal import say
-    from motet._export.references import is_quick, read_evaluations, train_references
-    from motet._runs.leftovers import ROUNDS
+def _given(saved: SavedRun, against: Sequence[Path], *, train: bool | None) -> Sequence[Evaluation]:
+    """Read the scores of Local and FedAvg from the directories that were named."""
+    from motet._export.references import read_evaluations
     from motet.errors import RequestError
-    from motet.method import Method
 
     if against and train:
         raise RequestError("--against and --references exclude each other; use one of them.")
+    return read_evaluations(against, _data(saved).hash) if against else ()
+
+
+def _trained(
+    saved: SavedRun, directory: Path, *, train: bool | None, quiet: bool
+) -> Sequence[Evaluation]:
+    """Train Local and FedAvg, if that was asked for or is quick."""
+    from motet._cli.terminal import say
+    from motet._export.references import is_quick, train_references
+    from motet._runs.leftovers import ROUNDS
+
     experiment, run = saved
-    if not against and (
-        train is False or (train is None and not is_quick(run, directory / ROUNDS))
-    ):
+    if train is False or (train is None and not is_quick(run, directory / ROUNDS)):
         return ()
-    moves_rows = type(experiment.method).prepare is not Method.prepare
-    data = experiment.federation() if moves_rows else run.setting.federation
-    if against:
-        return read_evaluations(against, data.hash)
     if not quiet:
         say("Training local and fedavg for the model card (--no-references leaves them out) ...")
     settings = {**experiment.settings(), "rounds": run.rounds_done}
+    data = _data(saved)
     task = experiment.task(data)
     return train_references(experiment.method, task, data, settings, required=train is True)
+
+
+def _data(saved: SavedRun) -> Federation:
+    """Return the data as they were before the method moved any rows."""
+    from motet.method import Method
+
+    moves_rows = type(saved.experiment.method).prepare is not Method.prepare
+    return saved.experiment.federation() if moves_rows else saved.run.setting.federation
 
 
 def _say_why(written: Sequence[Exported], *, wanted: bool | None, quiet: bool) -> None:

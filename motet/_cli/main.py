@@ -28,6 +28,7 @@ from motet._cli import (
     serve,
 )
 from motet._cli import report as report_page
+from motet._cli.argument_text import refuse_unreadable
 from motet._cli.failures import DONE, FAILED, TRACEBACK, report, wants_traceback
 from motet._cli.stopping import stop_listening
 from motet._core.version import __version__
@@ -117,6 +118,7 @@ def call(arguments: Sequence[str]) -> int:
         return _completed(command, list(arguments))
     before = TRACEBACK.set(False)  # asked for by these arguments alone
     try:
+        refuse_unreadable(arguments)
         # Not `app()`: it turns a stop into an exit code, and says nothing.
         with command.make_context("motet", list(arguments)) as context:
             code = command.invoke(context)

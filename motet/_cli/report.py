@@ -37,6 +37,7 @@ def command(
             rich_help_panel=options.OUTPUT,
         ),
     ] = False,
+    _seed: options.UnusedSeed = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -70,6 +71,8 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
 
     if path.is_dir():
         raise RequestError(f"-o expects a file; {path} is a directory. Try {path / 'report.html'}.")
+    if path.exists() and not path.is_file():  # a pipe or a device: reading it may take forever
+        raise RequestError(f"-o expects a file; {path} is a pipe or a device.")
     if overwrite or not path.exists():
         return
     with path.open("rb") as file:

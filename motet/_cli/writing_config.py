@@ -13,8 +13,10 @@ import tomli_w
 
 from motet._compare.references import why_unsuited
 from motet._core.option_table import help_of
+from motet._core.real_paths import real_path
 from motet._core.text import listed, plural
 from motet.config import Experiment, experiment_from_dict
+from motet.config._files import refuse_keys_of_others
 from motet.config._run_section import RunChoice
 from motet.config._sections import DEFAULT_DATA, TableData
 from motet.config._values import read_fields, to_plain
@@ -94,6 +96,7 @@ def _experiment(tables: Mapping[str, Any]) -> Experiment:
 
 def _data(asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Complete `[data]` with the options that a table needs; also return why, by option."""
+    refuse_keys_of_others(asked)
     if "table" not in asked:
         return (asked if "folder" in asked else {"name": DEFAULT_DATA, **asked}), {}
     if "target" not in asked:
@@ -130,7 +133,7 @@ def _method(tables: Mapping[str, Any], federation: Federation) -> str:
 
 def _relative(data: Mapping[str, Any], file: Path) -> dict[str, str]:
     """Write paths as the config reads them: relative to itself."""
-    start = file.resolve().parent
+    start = real_path(file).parent
     return {
         key: Path(os.path.relpath(Path(data[key]).absolute(), start)).as_posix()
         for key in ("table", "folder")

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from motet._core.real_paths import real_path
 from motet.errors import RequestError
 
 
@@ -34,7 +35,7 @@ def import_named(path: str) -> Any:
 
 def search_in(folder: Path) -> None:
     """Let `import` find modules in a folder, after everything that is installed."""
-    here = str(folder.resolve())
+    here = str(real_path(folder))
     if here not in sys.path:  # it stays: a network may import a neighbour when it is built
         sys.path.append(here)
 

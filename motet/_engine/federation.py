@@ -17,6 +17,7 @@ from motet._core.half_precision import FULL, Precision
 from motet._core.keys import Key
 from motet._core.sampling import cohort_size, draw_cohort
 from motet._core.studies import Question
+from motet._core.text import plural
 from motet._engine import evaluating
 from motet._engine.backends.backend import Backend
 from motet._engine.backends.factory import make_backend
@@ -249,6 +250,11 @@ class Run:
         fresh, own = setting.fresh_client(NEW_CLIENT), down_for(down, NEW_CLIENT)
         personal = setting.predictor(own, fresh, data, point="after_adapt", new=True)
         return Predictor(self, tree.clone(personal))
+
+    def __repr__(self) -> str:
+        method, data = self.setting.method.name, self.setting.federation
+        rounds = plural(self.rounds_done, "round")
+        return f"<Run of {method} on {data.name}: {rounds}, {len(data.clients)} clients>"
 
     def _repr_html_(self) -> str:
         return run_html(self)

@@ -18,6 +18,9 @@ class Predictor:
     run: Run
     personal: Any
 
+    def __repr__(self) -> str:
+        return f"<Predictor for a new client, from {self.run!r}>"
+
     def predict(self, x: Any) -> Tensor:
         """Return class probabilities, or values."""
         setting = self.run.setting

@@ -107,9 +107,8 @@ def export(
         ...     files.tensors.name
         'model.safetensors'
     """
+    require_file_name(Path(path))
     base = without_suffix(Path(path))
-    if not base.name:
-        raise RequestError(f'export needs a file name; got "{path}".')
     others = _others(run, against)
     return write_export(run, client, base, onnx=onnx, model=model, others=others)
 
@@ -329,6 +328,14 @@ def _tensors(personal: Any, frozen: tree.State, about: Mapping[str, Any]) -> byt
     named = {path: leaf.detach().clone().contiguous() for path, leaf in every}
     written: bytes = safetensors.torch.save(named, metadata={ABOUT: json_text(about)})
     return written
+
+
+def require_file_name(path: Path) -> None:
+    """Refuse a directory where the name of a model's files is expected."""
+    if path.name in ("", ".."):
+        raise RequestError(
+            f'an export needs a file name, such as "{path / "model"}"; got "{path}", a directory.'
+        )
 
 
 def make_folder(folder: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from motet._core.own_code import check_not_hidden, own_modules, search_in
+from motet._core.real_paths import real_path
 from motet.config._experiment import Experiment
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict
@@ -29,7 +30,12 @@ from motet.data import Natural, Partition, dataset
 from motet.errors import RequestError, nearest
 
 SECTIONS = ("run", "method", "data", "model")
-SOURCES = ("name", "table", "folder")  # what [data] may be; they exclude each other
+KINDS: dict[str, tuple[Any, str]] = {  # what [data] may be; they exclude each other
+    "name": (NamedData, "a data set by name (--data)"),
+    "table": (TableData, "a table (--table)"),
+    "folder": (FolderData, "a folder (--folder)"),
+}
+SOURCES = tuple(KINDS)
 # All others are options of the network.
 MODEL_KEYS = ("name", "loss", "times", "bins", "init", "rename", "init_sha256", "base", "frozen")
 PATHS = (("data", "table"), ("data", "folder"), ("model", "init"), ("model", "base"))
@@ -124,7 +130,7 @@ def with_modules(tables: Mapping[str, Any], folder: Path) -> Tables:
     if not isinstance(given, str):
         return dict(tables)
     place = folder if given == NONE else folder / given
-    return {**tables, "run": {**run, "modules": str(place.resolve())}}
+    return {**tables, "run": {**run, "modules": str(real_path(place))}}
 
 
 def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
@@ -133,6 +139,7 @@ def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
     if len(sources) > 1:
         raise RequestError(f"[data] names both {' and '.join(sources)}; keep one of them.")
     seeded = {"seed": seed, **table}
+    refuse_keys_of_others(table)
     if sources == ["table"]:
         return read_fields(TableData, seeded, "data")
     if sources == ["folder"]:
@@ -141,6 +148,19 @@ def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
     usual = usual_partition(name) if isinstance(name, str) else None
     # `usual` is the base, so that `[data.partition] clients = 50` alone changes only that.
     return read_fields(NamedData, seeded, "data", base=NamedData(partition=usual))
+
+
+def refuse_keys_of_others(table: Mapping[str, Any]) -> None:
+    """Refuse a key of another source of data by saying whose it is."""
+    source = next((key for key in SOURCES if key in table), "name")
+    own = {field.name for field in fields(KINDS[source][0])}
+    for key in table:
+        for kind, what in KINDS.values():
+            if key not in own and key in {field.name for field in fields(kind)}:
+                raise RequestError(
+                    f"data.{key} is for {what}; these data are {KINDS[source][1]}. Remove the key "
+                    "or its flag, or name other data."
+                )
 
 
 def usual_partition(name: str) -> Partition:
@@ -178,22 +198,29 @@ def read_tables(path: str | Path) -> Tables:
     """
     file = Path(path)
     try:
-        tables = tomllib.loads(_measured(file.read_text(encoding="utf-8")))
+        tables = tomllib.loads(_read_text(file))
     except FileNotFoundError:
         raise RequestError(f"there is no config file at {file}.") from None
-    except (OSError, UnicodeDecodeError) as reason:
-        raise RequestError(f"{file} cannot be read: {reason}.") from None
+    except UnicodeDecodeError:
+        raise RequestError(f"{file} cannot be read: it is not UTF-8. Save it as UTF-8.") from None
+    except OSError as reason:
+        why = (reason.strerror or str(reason)).lower()
+        raise RequestError(f"{file} cannot be read: {why}.") from None
     except (ValueError, RecursionError) as reason:  # also numbers and nesting that are too large
         raise RequestError(f"{file} is not valid TOML: {reason}.") from None
     for section, key in PATHS:
         table = tables.get(section)
-        if isinstance(table, dict) and isinstance(table.get(key), str) and table[key] != NONE:
-            table[key] = str((file.parent / table[key]).resolve())
+        given = table.get(key) if isinstance(table, dict) else None
+        # A NUL is refused by the name of its key, when the section is read.
+        if table and isinstance(given, str) and given != NONE and "\0" not in given:
+            table[key] = str(real_path(file.parent / given))
     return with_modules(tables, file.parent)
 
 
-def _measured(text: str) -> str:
-    """Refuse text that is not a config and would keep the parser busy for hours."""
+def _read_text(file: Path) -> str:
+    """Read a config; refuse text that is none and would keep the parser busy for hours."""
+    with file.open(encoding="utf-8-sig") as opened:  # some editors begin a file with a mark
+        text = opened.read(MOST_TEXT + 1)
     if len(text) > MOST_TEXT:
         raise ValueError(f"more than {MOST_TEXT:,} characters")
     if _ENDLESS_KEY.search(text):

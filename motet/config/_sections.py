@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_type_hints
 
 from torch import nn
@@ -14,6 +13,7 @@ from torch import nn
 from motet import models
 from motet._core.criteria import HAZARD, DiscreteHazard, criterion
 from motet._core.option_table import describes
+from motet._core.real_paths import real_path
 from motet._engine.weights import Weights
 from motet.config._hints import NONE
 from motet.config._limits import check_network
@@ -153,7 +153,7 @@ class TableData(_Changes):
 
     def resolved(self, federation: Federation) -> TableData:
         """Write out where the file is, whatever directory the config will be in."""
-        return replace(self, table=str(Path(self.table).resolve()))
+        return replace(self, table=str(real_path(self.table)))
 
 
 @describes("data")
@@ -187,7 +187,7 @@ class FolderData(_Changes):
 
     def resolved(self, federation: Federation) -> FolderData:
         """Write out where the folder is, whatever directory the config will be in."""
-        return replace(self, folder=str(Path(self.folder).resolve()))
+        return replace(self, folder=str(real_path(self.folder)))
 
 
 DataChoice: TypeAlias = NamedData | TableData | FolderData
@@ -252,10 +252,10 @@ class ModelChoice:
 
     def _origin(self) -> dict[str, Any]:
         """Write out where the weights are and which they are, so that no others are taken."""
-        base = {} if self.base is None else {"base": str(Path(self.base).resolve())}
+        base = {} if self.base is None else {"base": str(real_path(self.base))}
         if self.init is None:
             return base
-        path = str(Path(self.init).resolve())
+        path = str(real_path(self.init))
         found = self.init_sha256 or Weights(path, self.rename).hash()
         return {**base, "init": path, "init_sha256": found}
 

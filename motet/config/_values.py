@@ -126,6 +126,8 @@ def _read_scalar(hint: Any, value: Any, where: str, _: Any) -> Any:
         return _as_float(value, where)
     if hint is int:
         check_count(value, where)
+    if hint is str and "\0" in value:
+        raise RequestError(f"{where} expects text; {_shown(value)} holds a NUL character.")
     return value
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import tomli_w
 
 from motet._core.atomic import write_atomically
+from motet._core.real_paths import real_path
 from motet.errors import RequestError, StateError, nearest
 
 LOOPBACK = "127.0.0.1"
@@ -77,7 +78,7 @@ class Deployment:
         try:
             record = tomllib.loads((path / RECORD).read_text(encoding="utf-8"))
             _check_record(record)
-            return cls(path.resolve(), **{**record, "sites": tuple(record["sites"])})
+            return cls(real_path(path), **{**record, "sites": tuple(record["sites"])})
         except (FileNotFoundError, NotADirectoryError):
             raise StateError(
                 f"{path} is not a deployment: {RECORD} is missing. Create one with "

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from motet._core.atomic import make_private_folder
+from motet._core.real_paths import real_path
 from motet._engine.stores.memory import MemoryStore
-from motet._export.export import Exported, write_export
+from motet._export.export import Exported, require_file_name, write_export
 from motet._export.predictors import without_suffix
 from motet.config._experiment import model_to_dict
 from motet.data._federation import Federation
@@ -47,6 +48,7 @@ def export_site(
         onnx: As for `motet.export`.
         trial: Whether to take the state of the deployment's last trial on this machine.
     """
+    require_file_name(out)
     place = _trial_place(folder) if trial else _place(folder)
     client, agreement = place.settings.name, place.agreement
     private = PrivateFile.of(place.state, agreement.experiment, client, agreement.agreed)
@@ -110,7 +112,7 @@ def _place(folder: Path) -> _Place:
 def _trial_place(folder: Path) -> _Place:
     """Find the state that a trial left, in the directory of the deployment."""
     settings = SiteSettings.read(folder)
-    trial = folder.resolve().parent.parent / "trial"
+    trial = real_path(folder).parent.parent / "trial"
     if not (trial / "settings.toml").is_file():
         raise RequestError(
             f"there is no trial at {trial}. Run `motet deploy trial DIR` first, or leave --trial "

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from motet._core.atomic import make_private_folder
+from motet._core.real_paths import real_path
 from motet.deploy import _commands as commands
 from motet.deploy import _preflight as preflight
 from motet.deploy._environment import environment
@@ -55,7 +56,7 @@ def prepared(folder: Path, *, resumable: bool = False) -> Program:
         resumable: For a deployment: runs have an executor of their own, and survive the SuperLink.
     """
     preflight.check_folder(folder)
-    there = folder.resolve()
+    there = real_path(folder)
     if (there / RECORD).exists():
         return _prepared_superlink(Deployment.open(there), resumable=resumable)
     if not (there / SETTINGS).exists():

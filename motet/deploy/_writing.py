@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from motet._core.atomic import make_private_folder
+from motet._core.real_paths import real_path
 from motet._core.text import size
 from motet._export.card_columns import columns_table
 from motet.config import Experiment, experiment_from_dict, write_tables
@@ -84,7 +85,7 @@ class Draft:
         tables = {**complete.to_dict(), "data": agreed_data(complete.data, federation)}
         config = write_tables(tables)
         agreement = Agreement.from_text(name, config)
-        deployment = Deployment(path.resolve(), name, sites, host, **more)
+        deployment = Deployment(real_path(path), name, sites, host, **more)
         wire, traffic = wire_manifest(agreement, sites), audit_traffic(agreement)
         return cls(deployment, complete, federation, config, wire, traffic_sentences(traffic))
 

@@ -104,6 +104,38 @@ def test_text_that_makes_parsers_sweat_is_a_sentence(text):
     assert outcome.code == 2
 
 
+@pytest.mark.parametrize(
+    ("contents", "sentence"),
+    [
+        (b"\xef\xbb\xbf" + CONFIG.encode(), None),
+        (CONFIG.replace("\n", "\r\n").encode(), None),
+        (CONFIG.encode() + b"# without a line end", None),
+        (CONFIG.encode("utf-16"), "is not UTF-8. Save it as UTF-8."),
+        (CONFIG.encode() + b"rounds = 2\n", "is not valid TOML: Cannot overwrite a value"),
+        (CONFIG.encode() + b"[run]\n", "is not valid TOML: Cannot declare ('run',) twice"),
+        (CONFIG.encode() + b"[runs]\nrounds = 2\n", "no section [runs]; did you mean"),
+        (CONFIG.encode() + b"round = 2\n", '[run] has no key "round"; did you mean "rounds"'),
+        (changed("data.table", "a\0b").encode(), "data.table expects text"),
+        (changed("data.limit", 3).encode(), "data.limit is for a data set by name (--data)"),
+        (changed("run.modules", "a\0b").encode(), "run.modules expects text"),
+    ],
+    ids="bom crlf comment utf-16 key-twice table-twice table key nul of-others nul-in-folder".split(),
+)
+def test_a_config_is_read_as_editors_write_it_and_faults_are_named(contents, sentence):
+    outcome = run(contents)
+    assert_civil(outcome)
+    assert outcome.code == (0 if sentence is None else 2), outcome.err
+    assert sentence is None or sentence in outcome.err
+
+
+@pytest.mark.parametrize("path", [".", "/dev/zero", "no/such.toml"])
+def test_a_config_that_is_no_file_gets_a_sentence(path):
+    outcome = motet({}, "run", path, "--out", "out")
+    assert_civil(outcome)
+    assert outcome.code == 2
+    assert path in outcome.err
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000])
 def test_so_is_an_assignment_on_the_command_line(text):
     arguments = ("run", "c.toml", "--set", f"method.epochs={text}", "--out", "out")

@@ -59,13 +59,19 @@ def motet(files, *arguments):
             (work / name).write_bytes(
                 contents if isinstance(contents, bytes) else contents.encode()
             )
-        before, err = snapshot(parent), io.StringIO()
-        quiet = contextlib.redirect_stdout(io.StringIO())
-        with contextlib.chdir(work), contextlib.redirect_stderr(err), quiet, clock():
-            code = call([str(argument) for argument in arguments])
+        before = snapshot(parent)
+        code, err = called(work, *arguments)
         after = snapshot(parent)
     changed = {path for path in before | after if before.get(path) != after.get(path)}
-    return Outcome(code, err.getvalue(), frozenset(p for p in changed if not is_output(p)))
+    return Outcome(code, err, frozenset(p for p in changed if not is_output(p)))
+
+
+def called(place, *arguments):
+    """Call `motet` in a folder; return its exit code and what it says."""
+    err, quiet = io.StringIO(), contextlib.redirect_stdout(io.StringIO())
+    with contextlib.chdir(place), contextlib.redirect_stderr(err), quiet, clock():
+        code = call([str(argument) for argument in arguments])
+    return code, err.getvalue()
 
 
 def quietly(*arguments):

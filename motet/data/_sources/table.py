@@ -261,6 +261,6 @@ def _delimiter(text: str | None) -> str | None:
     if text is None:
         return None
     mark = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(text, text)
-    if len(mark) != 1:
-        raise RequestError(f'delimiter must be one character, or "tab"; got {text!r}.')
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+        raise RequestError(f'delimiter must be one ASCII character, or "tab"; got {text!r}.')
     return mark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,21 +55,19 @@ def choose_columns(
     has_header: bool = True,
 ) -> list[str]:
     """Choose the input columns, and refuse names that the table does not have."""
-    taken = {client, options.target, *filter(None, [split_column, options.event])}
+    roles = _roles(client, split_column, options)
+    taken = set(roles)
     if client == options.target:
         raise RequestError(
             f'column "{client}" cannot be both the client and the target. Name another target with '
             f"{fix('target', 'COLUMN')}; the table has {', '.join(table.column_names[:20])}."
         )
     named = [*options.categorical, *options.ordinal, *options.dates]
-    require_columns(
-        table,
-        [*sorted(taken), *(options.features or ()), *named],
-        roles=taken,
-        has_header=has_header,
-    )
+    lists = ("features", "categorical", "ordinal", "dates")
+    asked = {name: key for key in lists for name in getattr(options, key) or ()}
+    require_columns(table, {**roles, **asked, **roles}, roles=taken, has_header=has_header)
     known = {*table.column_names, *taken}
-    require_columns(table, [name for name in options.drop if name not in known])
+    require_columns(table, {name: "drop" for name in options.drop if name not in known})
     for name in options.units:
         if name not in known:
             raise RequestError(f'units names no column "{name}"; {nearest(name, known)}')
@@ -100,14 +98,24 @@ def choose_columns(
     return chosen
 
 
+def _roles(client: str, split: str | None, options: TableOptions) -> dict[str, str]:
+    """Name the columns that are no input, each with the option that asks for it."""
+    roles = {"split": split, "event": options.event, "target": options.target, "client": client}
+    return {column: option for option, column in roles.items() if column is not None}
+
+
 def require_columns(
-    table: Any, columns: Sequence[str], roles: Collection[str] = (), *, has_header: bool = True
+    table: Any,
+    columns: Mapping[str, str] | Sequence[str],
+    roles: Collection[str] = (),
+    *,
+    has_header: bool = True,
 ) -> None:
     """Refuse a table that does not have each of the columns exactly once.
 
     Args:
         table: A `pyarrow.Table`.
-        columns: The columns.
+        columns: The columns, with the options that ask for them if they are known.
         roles: Those that cannot be left out, such as the client's.
         has_header: Whether the names are a line of a file, which another may replace.
     """
@@ -120,8 +128,9 @@ def require_columns(
                 f"is unclear. {_renaming(table, column, may_drop=may_drop, has_header=has_header)}"
             )
         if not counted[column]:
+            by = f", named by `{columns[column]}`" if isinstance(columns, Mapping) else ""
             raise RequestError(
-                f'the table has no column "{column}"; {nearest(column, table.column_names)}.'
+                f'the table has no column "{column}"{by}; {nearest(column, table.column_names)}.'
                 f"{_headless_hint(table, column)}"
             )
 

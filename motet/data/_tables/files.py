@@ -31,7 +31,7 @@ from motet.data._tables.sniffing import (
     sniff,
     special_word,
 )
-from motet.errors import DataError, RequestError
+from motet.errors import DataError, RequestError, one_line
 
 ZIPPED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 KNOWN = ".csv, .tsv, .txt (also .gz), .parquet, .feather or .xlsx"
@@ -384,7 +384,8 @@ def _unreadable(path: Path, error: Exception, lines: Lines) -> DataError:
         return EmptyTableError(f"{path} has no rows. Expected a header and one row per example.")
     bad = lines.first_uneven()
     if bad is None:
-        return DataError(f"{path} cannot be read as a table: {error}")
+        names = " `columns` names another number of columns." if lines.headless else ""
+        return DataError(f"{path} cannot be read as a table: {one_line(error)}.{names}")
     if bad.likely_header is not None:
         return DataError(
             f"{path} cannot be read as a table: row {bad.line} has {plural(bad.found, 'cell')}, "

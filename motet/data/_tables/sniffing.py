@@ -120,7 +120,7 @@ def sniff(sample: str, delimiter: str | None, decimal: str | None) -> Dialect:
     """
     skip = 0
     first, _, rest = sample.partition("\n")
-    announced = re.fullmatch(r'"?sep=(.)"?\r?', first.strip("\r"), re.IGNORECASE)
+    announced = re.fullmatch(r'"?sep=([\t -!#-~])"?\r?', first.strip("\r"), re.IGNORECASE)
     if announced:  # the line by which Excel is told the delimiter
         skip, sample, delimiter = 1, rest, delimiter or announced.group(1)
     chosen = delimiter or max(DELIMITERS, key=lambda mark: _consistency(sample, mark))

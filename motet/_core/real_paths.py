@@ -1,0 +1,17 @@
+"""Absolute paths without links."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def real_path(path: str | Path) -> Path:
+    """Follow the links of a path; a loop of links stays, for whoever opens it to report.
+
+    `Path.resolve` raises RuntimeError for one, which says nothing about files.
+
+    >>> real_path("/").is_absolute()
+    True
+    """
+    return Path(os.path.realpath(path))
