@@ -119,7 +119,6 @@ def test_text_that_makes_parsers_sweat_is_a_sentence(text):
         (changed("data.limit", 3).encode(), "data.limit is for a data set by name (--data)"),
         (changed("run.modules", "a\0b").encode(), "run.modules expects text"),
     ],
-    ids="bom crlf comment utf-16 key-twice table-twice table key nul of-others nul-in-folder".split(),
 )
 def test_a_config_is_read_as_editors_write_it_and_faults_are_named(contents, sentence):
     outcome = run(contents)

@@ -128,10 +128,10 @@ def require_columns(
                 f"is unclear. {_renaming(table, column, may_drop=may_drop, has_header=has_header)}"
             )
         if not counted[column]:
-            by = f", named by `{columns[column]}`" if isinstance(columns, Mapping) else ""
+            by = f" Option `{columns[column]}` names it." if isinstance(columns, Mapping) else ""
             raise RequestError(
-                f'the table has no column "{column}"{by}; {nearest(column, table.column_names)}.'
-                f"{_headless_hint(table, column)}"
+                f'the table has no column "{column}"; {nearest(column, table.column_names)}.'
+                f"{by}{_headless_hint(table, column)}"
             )
 
 
