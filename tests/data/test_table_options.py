@@ -369,3 +369,28 @@ def test_two_columns_of_one_name_are_renamed_where_they_come_from(tmp_path):
         assert "--columns" not in str(refused.value)
     with pytest.raises(DataError, match="--columns site,cost,ill,cost_2 --skip-rows 1"):
         from_table(tmp_path / "visits.csv", client="site", target="ill")
+
+
+def test_a_category_that_no_row_has_is_no_input_no_site_and_no_class():
+    def coded(texts):
+        codes = [sorted(set(texts)).index(text) for text in texts]
+        known = pa.array([*sorted(set(texts)), "never"])
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), known)
+
+    table = pa.table({"site": coded(VISITS["site"]), "sex": coded(VISITS["sex"]),
+                      "y": coded(VISITS["y"])})  # fmt: skip
+    data = from_table(table, client="site", target="y", categorical=["sex"], split=NO_CUT)
+    assert data.clients == ("a", "b")
+    assert data.features == ("sex=f", "sex=m")
+    assert data.labels == ("ill", "well")
+    assert not any("left out" in note for note in data.notes)
+
+
+def test_values_are_read_however_they_are_stored():
+    ages = [50.0, 50.0, 50.0, 40.0, 40.0, 40.0]
+    once = pa.RunEndEncodedArray.from_arrays(pa.array([3, 6], pa.int32()), pa.array([50.0, 40.0]))
+    views = pa.array(VISITS["sex"] * 6, pa.string_view())
+    plain = from_table({**VISITS, "age": ages}, client="site", target="y", categorical=["sex"])
+    stored = pa.table({**VISITS, "age": once, "sex": views[:6]})
+    found = from_table(stored, client="site", target="y", categorical=["sex"])
+    np.testing.assert_array_equal(values_of(found), values_of(plain))

@@ -190,6 +190,9 @@ def to_cells(column: Any, missing: MissingValues) -> Cells:
     # Those of polars are unsigned, which have no -1; not safe, for what is below a null.
     places = kept.indices.cast(pyarrow.int32(), safe=False)
     codes = np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int32)
+    # Frames may list categories that no row has.
+    used = Cells(codes, tuple(texts)).counts() > 0
+    texts = [text if there else "" for text, there in zip(texts, used.tolist(), strict=True)]
     return _without_missing(codes, texts, missing)
 
 

@@ -207,7 +207,8 @@ def as_column(values: Any, name: str) -> Any:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise RequestError(f'column "{name}" must be a list of values, got {values!r}.')
     try:
-        made = pyarrow.array(values, from_pandas=True)
+        dense = values.to_dense() if hasattr(values, "to_dense") else values  # pandas' sparse ones
+        made = pyarrow.array(dense, from_pandas=True)
         if not isinstance(made.type, pyarrow.BaseExtensionType):
             return made
         # Periods and intervals of pandas.

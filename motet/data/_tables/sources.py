@@ -122,10 +122,10 @@ def _from_memory(source: Any) -> Any:
 
     from motet.data._tables.encode import as_column
 
-    if isinstance(source, pyarrow.Table):
-        return source
     if isinstance(source, pyarrow.RecordBatch):
-        return pyarrow.Table.from_batches([source])
+        source = pyarrow.Table.from_batches([source])
+    if isinstance(source, pyarrow.Table):
+        return _plain_text(source)
     if isinstance(source, Mapping):
         return pyarrow.table({str(name): as_column(v, str(name)) for name, v in source.items()})
     if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
@@ -138,9 +138,12 @@ def _from_memory(source: Any) -> Any:
 
 
 def _plain_text(table: Any) -> Any:
-    """Turn polars' own form of text, also in its categories, into one that all functions know."""
+    """Turn polars' own form of text, also in its categories, into one that all functions know.
+
+    The same goes for values that are stored once for several rows.
+    """
     import pyarrow
-    from pyarrow import string, types
+    from pyarrow import compute, string, types
 
     for place, field in enumerate(table.schema):
         column, is_coded = table.column(place), types.is_dictionary(field.type)
@@ -149,6 +152,8 @@ def _plain_text(table: Any) -> Any:
                 chunk.dictionary.cast(string()).take(chunk.indices) for chunk in column.chunks
             ]
             table = table.set_column(place, field.name, pyarrow.chunked_array(chunks, string()))
+        elif types.is_run_end_encoded(field.type):
+            table = table.set_column(place, field.name, compute.run_end_decode(column))
         elif types.is_string_view(field.type):
             table = table.set_column(place, field.name, column.cast(string()))
     return table
