@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--kind", default="", help="only kinds whose name contains this")
     parser.add_argument("--key", type=int, default=0, help="draw other worlds")
     parser.add_argument("--fresh", action="store_true", help="kinds that nothing was chosen on")
+    parser.add_argument("--means", action="store_true", help="judge means only, which is faster")
     asked = parser.parse_args()
     print(HEAD)
     print("|---" * 11 + "|")
@@ -42,7 +43,7 @@ def main() -> None:
             asked_kinds = [fresh_kinds, second_kinds] if asked.fresh else [kinds]
             for name, world in (pair for kind in asked_kinds for pair in kind(sites, seeds)):
                 if asked.kind in name:
-                    row(name, world, measure(world, worlds, key=asked.key))
+                    row(name, world, measure(world, worlds, key=asked.key, means=asked.means))
 
 
 def row(name: str, world: World, rates: Rates) -> None:

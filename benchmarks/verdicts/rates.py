@@ -42,11 +42,11 @@ class Rates:
         return float(getattr(self, count)) / total if total else float("nan")
 
 
-def measure(world: World, worlds: int, *, key: int = 0) -> Rates:
-    """Draw worlds and judge them."""
+def measure(world: World, worlds: int, *, key: int = 0, means: bool = False) -> Rates:
+    """Draw worlds and judge them: means and sites, or only means."""
     rates, error = Rates(), mean_error(world)
     for number in range(worlds):
-        _count(rates, draw(world, np.random.default_rng([key, number])), error)
+        _count(rates, draw(world, np.random.default_rng([key, number])), error, means=means)
     return rates
 
 
@@ -62,10 +62,11 @@ def pairs_of(drawn: Drawn) -> tuple[list[tuple[int, int]], list[Pair]]:
 
 def _pair(drawn: Drawn, label: int, reference: int) -> Pair:
     sites = [a - b for a, b in zip(drawn.right[label], drawn.right[reference], strict=True)]
-    return Pair(gains=np.stack([site.mean(0) for site in sites]), examples=sites)
+    gains = np.stack([site.mean(0) for site in sites])
+    return Pair(gains=gains, examples=sites, names=(f"{label:03}", f"{reference:03}"))
 
 
-def _count(rates: Rates, drawn: Drawn, error: float) -> None:
+def _count(rates: Rates, drawn: Drawn, error: float, *, means: bool) -> None:
     names, pairs = pairs_of(drawn)
     names = list(dict.fromkeys(names))
     methods = drawn.world.methods
@@ -75,7 +76,7 @@ def _count(rates: Rates, drawn: Drawn, error: float) -> None:
         methods=methods,
         margin=MARGIN,
         bounded=True,
-        with_sites=[name in judged_sites for name in names],
+        with_sites=[not means and name in judged_sites for name in names],
     )
     rates.worlds += 1
     false = [j for name, j in zip(names, found, strict=True) if _is_false(drawn, name, j)]
@@ -83,6 +84,8 @@ def _count(rates: Rates, drawn: Drawn, error: float) -> None:
     rates.probably_wrong += bool(false)
     by_name = dict(zip(names, found, strict=True))
     _count_mean(rates, drawn, by_name[BEST, REFERENCE], error)
+    if means:
+        return
     wrong = [_count_sites(rates, drawn, by_name[name], name[0]) for name in set(judged_sites)]
     rates.worlds_with_wrong_sites += any(wrong)
 

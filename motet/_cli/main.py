@@ -119,6 +119,7 @@ def call(arguments: Sequence[str]) -> int:
     before = TRACEBACK.set(False)  # asked for by these arguments alone
     try:
         refuse_unreadable(arguments)
+        _refuse_several_targets(arguments)
         # Not `app()`: it turns a stop into an exit code, and says nothing.
         with command.make_context("motet", list(arguments)) as context:
             code = command.invoke(context)
@@ -136,6 +137,19 @@ def call(arguments: Sequence[str]) -> int:
     finally:
         TRACEBACK.reset(before)
     return code if isinstance(code, int) else DONE
+
+
+def _refuse_several_targets(arguments: Sequence[str]) -> None:
+    """Refuse a second --target: the parser would forget the first one."""
+    from motet.errors import RequestError
+
+    follows = zip(arguments, [*arguments[1:], ""], strict=True)
+    named = [value for flag, value in follows if flag == "--target"]
+    named += [text.removeprefix("--target=") for text in arguments if text.startswith("--target=")]
+    if len(set(named)) > 1:
+        from motet.data._tables.fixes import several_targets
+
+        raise RequestError(several_targets(named))
 
 
 def _completed(command: Any, arguments: list[str]) -> int:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from motet._verdict.spreads import CAUTIOUS, USUAL, Spread, Trust, known, pooled
+from motet._verdict.spreads import CAUTIOUS, DOUBT, USUAL, Spread, Trust, known, pooled
 
 SURE = 0.01  # the risk that a whole table contains a false claim
 PROBABLE = 0.05  # the same for claims with "probably"
@@ -29,7 +29,6 @@ RISK = 0.05  # of an interval, both sides together
 LONGEST = 2.0  # how much longer the longer side of an interval may get
 ENOUGH = 20  # clients: of as many, half of the skewness they show is believed
 FEW_TESTS = 5  # with fewer, outliers are not reckoned to be more frequent
-DOUBT = 3  # degrees of freedom that a variance must have for half of it to be subtracted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +44,7 @@ class MeanGain:
         p_cautious: The same, trusting less in what pairs of methods tell about each other.
         p_in_runs: The same for these very runs: over other clients only.
         luck: Variance of the mean that is due to seeds.
+        shrunk: Factor of the mean that makes a test as careful as skewed gains ask for.
     """
 
     mean: float
@@ -54,6 +54,7 @@ class MeanGain:
     p_cautious: float
     p_in_runs: float
     luck: Spread
+    shrunk: float = 1.0
 
 
 UNKNOWN = MeanGain(
@@ -190,6 +191,7 @@ def _tested(means: np.ndarray, parts: Sequence[Parts], methods: int) -> list[Mea
     p_values = two_sided(means, usual.total, usual.total_lean)
     p_cautious = np.maximum(p_values, two_sided(means, cautious.total, cautious.total_lean))
     p_in_runs = two_sided(means, cautious.clients, cautious.lean)
+    shrunk = _shrunk(means, cautious.total, cautious.total_lean)
     below, above = _leaning_reach(usual.total.reach(RISK / 2), usual.total, usual.total_lean)
     gains = []
     for row, part in enumerate(parts):
@@ -204,9 +206,19 @@ def _tested(means: np.ndarray, parts: Sequence[Parts], methods: int) -> list[Mea
                 p_cautious=float(p_cautious[row]) if tested else 1.0,
                 p_in_runs=float(p_in_runs[row]) if clients > 1 else 1.0,
                 luck=usual.seeds.taken(np.array([row])),
+                shrunk=float(shrunk[row]),
             )
         )
     return gains
+
+
+def at_least(found: MeanGain, reach: float) -> MeanGain:
+    """Return a mean gain whose interval reaches at least this far to both sides."""
+    return replace(
+        found,
+        low=min(found.low, found.mean - reach),
+        high=max(found.high, found.mean + reach),
+    )
 
 
 def two_sided(means: np.ndarray, spread: Spread, lean: np.ndarray | float = 0.0) -> np.ndarray:
@@ -218,12 +230,17 @@ def two_sided(means: np.ndarray, spread: Spread, lean: np.ndarray | float = 0.0)
         lean: Skewness of each mean: where gains are skewed, a loss (or a gain) of this size is
             more likely than Student says (Hall, 1992). It only ever makes more careful.
     """
+    shrunk = _shrunk(means, spread, np.asarray(lean))
+    return np.asarray(np.minimum(1.0, 2 * spread.above(np.abs(means) * shrunk)))
+
+
+def _shrunk(means: np.ndarray, spread: Spread, lean: np.ndarray) -> np.ndarray:
+    """Return the factor by which skewness makes each mean count less."""
     error = np.sqrt(spread.mean())
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0, means / np.where(error > 0, error, 1.0), 0.0)
-    bent = np.abs(_hall(t, np.asarray(lean)))
-    shrunk = np.where(np.abs(t) > 0, np.minimum(bent / np.maximum(np.abs(t), 1e-300), 1.0), 1.0)
-    return np.asarray(np.minimum(1.0, 2 * spread.above(np.abs(means) * shrunk)))
+    bent = np.abs(_hall(t, lean))
+    return np.where(np.abs(t) > 0, np.minimum(bent / np.maximum(np.abs(t), 1e-300), 1.0), 1.0)
 
 
 def _hall(t: np.ndarray, lean: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The findings behind a verdict: ranking, differences and their certainty, without words.
 
 Tested are each method against each reference, and the leader against every other method. The leader
-is found by looking at all methods, so Holm's correction counts all pairs of methods.
+is found by looking at all methods, so the correction counts all pairs of methods.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ def _judgements(
             gains=found.counted(),
             examples=scores.differences(*pair, found.clients, found.seeds),
             counts=[examples.get(client, 1) for client in found.clients],
+            names=pair,
         )
         for pair, found in table.items()
     ]

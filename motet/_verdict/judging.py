@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from motet._verdict.chance import PROBABLE, SURE, MeanGain, mean_gains
+from motet._verdict.chance import PROBABLE, RISK, SURE, MeanGain, at_least, mean_gains
 from motet._verdict.multiplicity import holm
 from motet._verdict.site_gains import SiteGain, SiteState, site_gains, site_states
+from motet._verdict.whole_table import DOUBTFUL, EXPECTED, mean_errors, scores_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +21,13 @@ class Pair:
         gains: Gain of each client with each seed, [clients, seeds].
         examples: For each client, gains by example, [examples, seeds]; None if they are not known.
         counts: Test examples of each client.
+        names: Both methods; () if the pair is tested on its own, over some of the clients, say.
     """
 
     gains: np.ndarray
     examples: Sequence[np.ndarray] | None = None
     counts: Sequence[int] = ()
+    names: tuple[str, str] | tuple[()] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +93,9 @@ def judged(
     family = comparisons(methods) + extra
     margins = list(np.broadcast_to(margin, len(pairs)))
     corrected = holm([mean.p_value for mean in means], family)
-    cautious = [
-        max(p, unanimous(len(pair.gains)))
-        for p, pair in zip(holm([mean.p_cautious for mean in means], family), pairs, strict=True)
-    ]
+    cautious = holm([mean.p_cautious for mean in means], family)
+    means, corrected, cautious = _together(pairs, noise, means, corrected, cautious)
+    cautious = [max(p, unanimous(len(pair.gains))) for p, pair in zip(cautious, pairs, strict=True)]
     in_runs = holm([mean.p_in_runs for mean in means], family)
     wanted = [True] * len(pairs) if with_sites is None else with_sites
     found = []
@@ -115,6 +117,43 @@ def judged(
             )
         )
     return found
+
+
+def _together(
+    pairs: Sequence[Pair],
+    noise: Sequence[float],
+    means: Sequence[MeanGain],
+    corrected: Sequence[float],
+    cautious: Sequence[float],
+) -> tuple[list[MeanGain], list[float], list[float]]:
+    """Replace tests of single pairs by a test of the table, where all pairs have the same clients.
+
+    Returns:
+        The mean gains and both corrected p-values. What cannot be tested together stays.
+    """
+    means, corrected, cautious = list(means), list(corrected), list(cautious)
+    named = [(i, pair.names) for i, pair in enumerate(pairs) if len(pair.names) == 2]
+    scores = scores_of([names for _, names in named], [pairs[i].gains for i, _ in named])
+    # A pair must look real on its own: methods may move together, or against each other, which the
+    # model of the table does not know. So there is nothing to find if no pair does.
+    hopeful = any(means[i].p_value < PROBABLE for i, _ in named)
+    if scores is None or not hopeful or min(pairs[named[0][0]].gains.shape) < 2:
+        return means, corrected, cautious
+    place = {name: number for number, name in enumerate(scores)}
+    explained = float(np.mean([noise[i] for i, _ in named]))
+    table = np.stack(list(scores.values()))
+    errors = mean_errors(table, explained, EXPECTED)
+    asked = [((place[a], place[b]), means[i].mean * means[i].shrunk) for i, (a, b) in named]
+    found = [errors.corrected(*one) for one in asked]
+    strict = mean_errors(table, explained, DOUBTFUL) if min(found) < SURE else errors
+    for (i, _), (pair, gain), p in zip(named, asked, found, strict=True):
+        usual = max(p, means[i].p_value)
+        doubted = max(usual, strict.corrected(pair, gain))
+        if cautious[i] > doubted:
+            means[i] = at_least(means[i], errors.reach(pair, RISK))
+        # What the strictest test of single pairs sees needs nothing else.
+        corrected[i], cautious[i] = min(usual, cautious[i]), min(doubted, cautious[i])
+    return means, corrected, cautious
 
 
 def unanimous(clients: int) -> float:

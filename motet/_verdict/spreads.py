@@ -28,6 +28,7 @@ LEAST = 0.5  # degrees of freedom: with fewer, hardly anything is known
 SCALES = 30  # values of `s0` on the grid
 WIDEST = 1e8  # ratio of variances beyond which a smaller one counts as none
 PER_DECADE = 5  # values of a variance, per factor of 10
+DOUBT = 3  # degrees of freedom that a variance must have for half of it to be subtracted
 # Probabilities that part a distribution into nodes: dense where the variance is large, because that
 # tail decides about small p-values.
 EDGES = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 24), np.linspace(0.5, 1.0, 17)[1:]])
@@ -175,6 +176,14 @@ def pooled(
     weights = likelihood * (grid.prior.T @ (share[:, None] / marginal))
     weights = (weights / weights.sum(0)).T
     return _binned(np.broadcast_to(grid.nodes, weights.shape), weights)
+
+
+def variance_grid(
+    variances: np.ndarray, explained: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values of a variance, `d0` of each prior, and the priors, [priors, values]."""
+    grid = _Grid.over(variances, explained)
+    return grid.nodes, grid.alike, grid.prior
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class PairedDifference:
         high: Upper end.
         p_value: Probability of a mean gain this large, in either direction, if there were none,
             with other clients and other seeds. 1 with one seed.
-        corrected: The p-value after Holm's correction for all pairs of methods.
+        corrected: The p-value, corrected for all pairs of methods.
         cautious: The same, trusting less in what other pairs tell about the luck of seeds.
         corrected_in_runs: The same for these very runs, whatever other seeds may do.
         clients_better: Clients with a gain, averaged over seeds.

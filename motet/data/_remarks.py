@@ -9,6 +9,8 @@ import numpy as np
 from motet.data._federation import Federation
 from motet.data._heterogeneity import Heterogeneity
 
+LARGE = 10.0  # targets of this size or more make gradients so large that training may diverge
+LOOKED_AT = 50  # clients whose targets are read
 NEARLY = 0.5  # label EMD, beyond what chance alone gives clients of this size
 
 
@@ -16,7 +18,31 @@ def remarks(federation: Federation) -> list[str]:
     """Return what is done to the data that their owner may not expect; nothing if all is plain."""
     partition = federation.recipe.get("partition", {})
     divided = _on_latent(federation, partition.get("embed")) if _is_latent(partition) else []
-    return [*federation.notes, *_on_precision(federation), *divided]
+    return [
+        *federation.notes,
+        *_on_precision(federation),
+        *_on_large_targets(federation),
+        *divided,
+    ]
+
+
+def _on_large_targets(federation: Federation) -> list[str]:
+    if federation.classes is not None or federation.survival:
+        return []
+    trained = [client for client in federation.clients if federation.size(client, "train")]
+    read = [federation.examples(client, "train").y for client in trained[:LOOKED_AT]]
+    if not read:
+        return []
+    y = np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in read])
+    mean, deviation = float(y.mean()), float(y.std())
+    if not max(abs(mean), deviation) >= LARGE:
+        return []
+    return [
+        f'the targets of "{federation.name}" are large for a network: {mean:.3g} on average, with '
+        f"a deviation of {deviation:.3g}. If training diverges, use a smaller learning rate "
+        "(--lr 0.001), bound the gradients (--set method.optimizer.clip=1), or divide the targets "
+        "so that their deviation is near 1."
+    ]
 
 
 def _on_precision(federation: Federation) -> list[str]:

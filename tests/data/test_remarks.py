@@ -85,3 +85,15 @@ def test_a_run_warns_and_no_method_is_left_out_for_it():
 def test_regression_has_no_labels_to_measure():
     pair = (np.zeros((4, 1), np.float32), np.zeros(4, np.float32))
     assert remarks(from_arrays({"a": pair}, test={"a": pair})) == []
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(1.0, False), (300.0, True)])
+def test_targets_that_make_training_diverge_are_told_with_the_remedy(scale, warned):
+    rng = np.random.default_rng(0)
+    sites = {
+        site: (rng.normal(size=(20, 2)).astype(np.float32), scale * rng.random(20, np.float32))
+        for site in ("north", "south")
+    }
+    federation = motet.data.from_arrays(train=sites, split=motet.data.Split(val=0.1, test=0.2))
+    told = " ".join(remarks(federation))
+    assert ("large for a network" in told and "--lr 0.001" in told) is warned

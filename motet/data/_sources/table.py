@@ -11,6 +11,7 @@ from motet.data._federation import Federation
 from motet.data._split import Split
 from motet.data._tables.choosing import choose_columns
 from motet.data._tables.files import HowToRead
+from motet.data._tables.fixes import several_targets
 from motet.data._tables.options import (
     Kind,
     TableOptions,
@@ -173,12 +174,18 @@ def from_table(  # one name per option
 
 def prepare_table(path: Any, **given: Any) -> Prepared:
     """Read a table with the arguments of `from_table`, all of them, except its name."""
+    _refuse_several_targets(given["target"])
     named = {key: given[key] for key in ("client", "target", "event") if given[key] is not None}
     given = {**given, **{key: str(name) for key, name in named.items()}}  # 0, as pandas names some
     client, options = given["client"], _options(given)
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
     options = _options(given, opened.table.column_names)
     return prepare(opened, client_column, given["split"], options, given["seed"])
+
+
+def _refuse_several_targets(target: Any) -> None:
+    if isinstance(target, list | tuple | set):
+        raise RequestError(several_targets([str(name) for name in target]))
 
 
 def suggestions(path: Any, **given: Any) -> list[Suggestion]:
