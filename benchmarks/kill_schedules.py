@@ -43,7 +43,7 @@ from motet.testing._comparing import require_same
 SITES, ROUNDS, METHOD = 2, 2, "fedper"
 KILLS = 3  # of every schedule
 DEADLINE_S = 45.0  # of an attempt; replies to earlier attempts count
-RESTART_S = 5.0  # after a program has ended by itself
+RESTART_S = 15.0  # after a program has ended by itself, as a refused SuperNode does at once
 GIVE_UP_S = 900.0
 SUPEREXEC, SERVER = "superexec", "serverapp"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import time
@@ -27,6 +28,10 @@ from motet.errors import StateError
 TIMEOUT_S = 180.0  # for a program to be ready, on a busy machine
 SUPERLINK, FILTER = "superlink", "path-filter"
 SERVER_APP = "flwr-serverapp"  # in the command of a run's process
+CONNECTED, HINT_S = (
+    "SuperNode ID",
+    15.0,
+)  # Flower's words in a site's log; how long to wait for them
 
 
 class Loopback(AbstractContextManager["Loopback"]):
@@ -46,6 +51,7 @@ class Loopback(AbstractContextManager["Loopback"]):
         self.deployment, self.folder, self.agreed = deployment, folder, agreed
         self.superlink_port, self.port = free_ports(2)
         self.processes = Processes(folder / "logs")
+        self._log_sizes: dict[str, int] = {}  # when each site was last started
         address = f"{LOOPBACK}:{self.superlink_port}"
         self.control = Control.of(folder / "flower", address, deployment.authority)
 
@@ -93,6 +99,8 @@ class Loopback(AbstractContextManager["Loopback"]):
             port=free_ports(1)[0],
             state=str(self.folder / "state" / quote(site, safe=" ")),
         )
+        log = self.processes.log(site_process(site))
+        self._log_sizes[site] = log.stat().st_size if log.exists() else 0
         self._start(site_process(site), settings.command(folder, self.agreed))
 
     def await_online(self, sites: Sequence[str]) -> None:
@@ -103,12 +111,21 @@ class Loopback(AbstractContextManager["Loopback"]):
             online = {node.name for node in self.control.nodes() if node.status == "online"}
             return sorted(set(sites) - online)
 
-        # Each look starts a program, and so does a site: it is not there at once.
+        # Each look starts a program, so look at the logs first. They are only a hint: another
+        # version of Flower may use other words.
+        with contextlib.suppress(StateError):
+            await_until(lambda: all(map(self._seems_connected, sites)), str, HINT_S)
         await_until(
             lambda: not missing(),
             lambda: f"not connected: {', '.join(missing())}",
             first_pause_s=1.0,
         )
+
+    def _seems_connected(self, site: str) -> bool:
+        self.check_alive()
+        with self.processes.log(site_process(site)).open("rb") as log:
+            log.seek(self._log_sizes[site])
+            return CONNECTED.encode() in log.read()
 
     def is_running(self) -> bool:
         """Whether the server app of a run is at work."""

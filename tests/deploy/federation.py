@@ -16,7 +16,7 @@ import tomli_w
 
 from motet.config import experiment_from_dict
 from motet.deploy._layout import LOOPBACK, PACKAGE
-from motet.deploy._loopback import SERVER_APP, SUPERLINK, Loopback, site_process
+from motet.deploy._loopback import SERVER_APP, SUPERLINK, Loopback, site_process, status_of
 from motet.deploy._processes import MARK
 from motet.deploy._submission import app_settings
 from motet.deploy._writing import Draft
@@ -157,6 +157,19 @@ def await_that(holds, *, pause_s=0.1):
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(pause_s)
+
+
+def answers(deployment):
+    """Whether the SuperLink of a deployment is up; asking Flower would start a program."""
+    trust = ssl.create_default_context(cafile=deployment.authority)
+    return status_of(f"https://{LOOPBACK}:{deployment.superlink_port}/health", trust) == 200
+
+
+def await_run(processes, name, control):
+    """Wait until the newest run has ended; its server app is below the program `name`."""
+    await_that(lambda: processes.members(name, SERVER_APP))
+    await_that(lambda: not any(map(is_at_work, processes.members(name, SERVER_APP))))
+    await_that(lambda: control.runs()[0].is_over, pause_s=1.0)
 
 
 def is_at_work(process):

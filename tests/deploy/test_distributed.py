@@ -40,9 +40,9 @@ from motet.testing._comparing import require_close
 
 pytestmark = pytest.mark.distributed
 
-METHODS = (
-    "fedavg fedper fedrep ditto fedalt fedfomo knn-per flow apfl ifca scaffold".split()  # noqa: SIM905
-)
+# Averages and personal heads, a message for each site, scores that choose a model, state on both
+# sides. All methods are compared in one process, in tests/flower.
+METHODS = ("fedper", "fedfomo", "ifca", "scaffold")
 ROUNDS = 2
 
 
@@ -153,18 +153,18 @@ def test_sites_read_frozen_weights_from_their_own_files_and_others_are_refused(
     complete = experiment.resolved(draft.federation)
     data = agreed_data(complete.data, draft.federation)
     config = write_tables({**complete.to_dict(), "data": data})
-    programs.completed(programs.submit("adapters", config=config, **{"min-clients": 3}))
+    programs.completed(programs.submit("adapters", config=config, clients="0,3"))
     (line,) = programs.rounds("adapters")
     task = complete.model.task(draft.federation)
     wrong = replace(complete.model, base=str(draft.deployment.site("3") / BASE))
-    assert sorted(line["replied"]) == ["0", "1", "2"]
+    assert line["replied"] == ["0"]
     for hashed in (task.frozen_hash, wrong.task(draft.federation).frozen_hash):
         assert hashed in line["rejected"]["3"]
     shared = set(task.names) - task.select("lora_B")
     served = read_server(programs.folder / "adapters", Agreement.from_text("adapters", config))
     assert served.keys() == shared
     size = sum(leaf.nbytes for leaf in served.values())
-    assert (line["bytes_up"], line["bytes_down"]) == (3 * size, 4 * size)
+    assert (line["bytes_up"], line["bytes_down"]) == (size, 2 * size)
 
 
 # -- who may do what ----------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_site_that_sends_nonsense_is_rejected_and_named(programs, draft, tmp_p
 
 
 def test_models_are_compared_across_sites_that_have_agreed_to_it(programs, draft):
-    config, settings = config_for(draft, "fedper"), {"clients": "0,1", "cross-site": True}
+    config, settings = config_for(draft, "fedper", rounds=1), {"clients": "0,1", "cross-site": True}
     number = programs.submit("cross", config=config, **settings)
     programs.completed(number)
     assert "1 keeps its model to itself" in programs.control.log(number)

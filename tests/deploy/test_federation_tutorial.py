@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from federation import await_that
+from federation import answers, await_run, await_that
 
 from motet.deploy._environment import environment, program_folder
 from motet.deploy._layout import Deployment
@@ -19,7 +19,6 @@ from motet.deploy._loopback import free_ports
 from motet.deploy._processes import Processes
 from motet.deploy._server import control_of
 from motet.deploy._site_settings import SiteSettings
-from motet.errors import StateError
 
 pytestmark = [
     pytest.mark.distributed,
@@ -82,7 +81,7 @@ def test_the_tutorial_leads_from_a_simulation_to_a_federation_of_real_sites(tmp_
     home = environment(tmp_path / "home", OMP_NUM_THREADS="1")
     with Processes(tmp_path / "logs") as processes:
         processes.start("server", [str(net.path / "server.sh")], home)
-        await_that(lambda: is_up(net), pause_s=0.5)
+        await_that(lambda: answers(net))
         register, *others = started
         run_all([register], tmp_path)
         for site, site_port in zip(net.sites, site_ports, strict=True):
@@ -90,13 +89,6 @@ def test_the_tutorial_leads_from_a_simulation_to_a_federation_of_real_sites(tmp_
             replace(SiteSettings.read(net.site(site)), port=site_port).write(net.site(site))
             processes.start(site, [str(net.site(site) / "start.sh")], home)
         run_all(others, tmp_path)
-        await_that(lambda: control_of(net).runs()[0].is_over, pause_s=1.0)
+        await_run(processes, "server", control_of(net))
     assert replies(net.out) == [2]
     assert all([*(net.site(site) / "state").rglob("*.safetensors")] for site in net.sites)
-
-
-def is_up(net: Deployment) -> bool:
-    try:
-        return control_of(net).runs() is not None
-    except StateError:
-        return False

@@ -11,8 +11,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from federation import carriers
 
+from motet._cli.deploy_output import run_trial
+from motet._engine.records import read_scores
 from motet.deploy._environment import program_folder
+from motet.deploy._layout import Deployment
+from motet.deploy._trial import MARK, Trial
 
 pytestmark = pytest.mark.distributed
 
@@ -25,7 +30,27 @@ def commands():
     return [shlex.split(line) for line in block.splitlines()]
 
 
-def test_five_commands_of_the_guide_lead_from_nothing_to_a_report_of_four_sites(tmp_path):
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The folder after all commands but the installation, and what each of them said."""
+    folder, said = tmp_path_factory.mktemp("newcomer"), {}
+    path = f"{program_folder()}{os.pathsep}{os.environ['PATH']}"
+    for words in commands()[1:]:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+        said[" ".join(words[1:3])] = done.stderr
+    return folder, said
+
+
+def test_five_commands_of_the_guide_lead_from_nothing_to_a_report_of_four_sites(told):
     install, *others = commands()
     assert len(others) + 1 <= 5
     # Installed already, with what this extra asks for; a test uses no network.
@@ -35,19 +60,19 @@ def test_five_commands_of_the_guide_lead_from_nothing_to_a_report_of_four_sites(
         "flower"
         in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     )
-    path = f"{program_folder()}{os.pathsep}{os.environ['PATH']}"
-    for words in others:
-        done = subprocess.run(
-            words,
-            cwd=tmp_path,
-            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stderr)
-        assert "Traceback" not in done.stderr
-    run = tmp_path / "net" / "trial" / "run"
+    run = told[0] / "net" / "trial" / "run"
     rounds = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
     assert [len(line["replied"]) for line in rounds] == [4, 4]
     assert (run / "report.html").stat().st_size > 100_000
+
+
+def test_a_trial_says_how_it_goes_and_leaves_no_process(told, capsys, monkeypatch):
+    folder, said = told
+    assert "round 1 of 2: 4 of 4 sites replied" in said["deploy trial"]
+    net = Deployment.open(folder / "net")
+    assert carriers((net.trial / MARK).read_text()) == []
+    scores = read_scores(net.trial / "run" / "clients.parquet")
+    assert {row.client for row in scores} == set(net.sites)
+    monkeypatch.setattr(Trial, "events", lambda _: iter(()))  # it has ended already
+    run_trial(Trial(net, net.sites), as_json=True, quiet=True)
+    assert json.loads(capsys.readouterr().out)["cost"]["bytes_up"] > 0

@@ -17,20 +17,19 @@ from types import SimpleNamespace
 
 import pytest
 import tomli_w
-from federation import await_that, small_experiment, write_deployment
+from federation import answers, await_run, await_that, small_experiment, write_deployment
 
 from motet._cli.main import call
 from motet.deploy._control import Control
 from motet.deploy._environment import environment
 from motet.deploy._keys import fingerprint
 from motet.deploy._layout import LOOPBACK, Deployment
-from motet.deploy._loopback import free_ports
+from motet.deploy._loopback import CONNECTED, free_ports
 from motet.deploy._preflight import read_certificate
 from motet.deploy._processes import Processes
 from motet.deploy._server import control_of
 from motet.deploy._site_settings import SiteSettings
 from motet.deploy._submission import app_settings, change_settings
-from motet.errors import StateError
 
 pytestmark = [
     pytest.mark.distributed,
@@ -63,11 +62,10 @@ class Office:
     def control(self) -> Control:
         return control_of(self.deployment)
 
-    def answers(self):
-        try:
-            return self.control.runs() is not None
-        except StateError:
-            return False
+    def await_online(self, name, site):
+        """Wait until a site is connected; its log comes first, since asking starts a program."""
+        await_that(lambda: CONNECTED in self.said(name))
+        await_that(lambda: self.state_of(site) == "online", pause_s=2.0)
 
     def state_of(self, site):
         return {node.name: node.status for node in self.control.nodes()}.get(site)
@@ -107,10 +105,10 @@ def story(office):
     with printed:
         # The server, the registration and a site: the five commands of the README.
         office.start("server", net.path / "server.sh")
-        await_that(office.answers, pause_s=1.0)
+        await_that(lambda: answers(net))
         told.registered = office.motet("register", net.path)
         office.start("site", hospital / "start.sh")
-        await_that(lambda: office.state_of("0") == "online", pause_s=2.0)
+        office.await_online("site", "0")
         told.waiting = office.status(printed.take)
         # A server that changed the method.
         agreed = app_settings(net)["config"]
@@ -118,7 +116,7 @@ def story(office):
             net, config=tomli_w.dumps({**tomllib.loads(agreed), "method": {"name": "fedavg"}})
         )
         told.submitted = office.motet("submit", net.path)
-        await_that(lambda: office.control.runs()[0].is_over, pause_s=1.0)
+        await_run(office.processes, "server", office.control)
         (failed,) = office.control.runs()
         told.failed, told.log = failed.status, office.control.log(failed.number)
         told.kept = [*(hospital / "state").rglob("*.safetensors")]
@@ -153,7 +151,7 @@ def story(office):
         # The site with its new key loses its power, and comes back while the server takes it for
         # connected.
         office.start("site with power", hospital / "start.sh")
-        await_that(lambda: office.state_of("0") == "online", pause_s=2.0)
+        office.await_online("site with power", "0")
         office.processes.kill("site with power")
         # Another site is removed, and the certificate renewed.
         told.removed = office.motet("site", "remove", "1", net.path)
@@ -162,7 +160,7 @@ def story(office):
         told.new_certificate = read_certificate(net.certificates / "server.pem") != before
         office.processes.stop("server")
         office.start("server again", net.path / "server.sh")
-        await_that(office.answers, pause_s=1.0)
+        await_that(lambda: answers(net))
         office.start("site again", hospital / "start.sh")
         # Of its state the server says "online" before: until it notices that the site was killed.
         await_that(lambda: "Activated node_id" in office.said("server again"))

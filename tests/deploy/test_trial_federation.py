@@ -1,8 +1,10 @@
-"""`motet deploy trial` as a separate process: run to the end, and stopped half-way."""
+"""`motet deploy trial` as a separate process that is stopped half-way, or killed.
+
+`test_newcomer` runs a trial to its end.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +14,6 @@ import psutil
 import pytest
 from federation import await_that, carriers, write_deployment, zombies_among
 
-from motet._engine.records import read_scores
 from motet.deploy._trial import MARK
 
 pytestmark = pytest.mark.distributed
@@ -88,19 +89,6 @@ def test_a_trial_that_a_service_manager_stops_leaves_no_process(deployment, prog
     await_that(lambda: mark.exists() and mark.read_text() not in ("", before) and programs_of(mark))
     stopped_by(trial, signal.SIGTERM)
     assert programs_of(mark) == []
-
-
-def test_a_trial_ends_with_a_run_directory_and_no_process(deployment):
-    trial = start_trial(deployment, "--sites", "1", "--rounds", "1", "--json", "--overwrite")
-    out, err = trial.communicate()
-    assert trial.returncode == 0, err
-    assert "round 1 of 1: 1 of 1 site replied" in err
-    result = json.loads(out)
-    assert result["cost"]["bytes_up"] > 0
-    run = deployment.trial / "run"
-    assert {row.client for row in read_scores(run / "clients.parquet")} == {"0"}
-    assert len((run / "rounds.jsonl").read_text().splitlines()) == 1
-    assert carriers((deployment.trial / MARK).read_text()) == []
 
 
 def test_nothing_of_ours_is_a_zombie(seen):

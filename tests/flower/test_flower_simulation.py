@@ -1,4 +1,4 @@
-"""Flower's own simulation engine, on Ray: eleven methods in one simulation."""
+"""Flower's own simulation engine, on Ray: several methods in one simulation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ with warnings.catch_warnings():  # of packages that Flower and Ray import, about
 
 pytestmark = pytest.mark.distributed
 
-METHODS = (
-    "fedavg", "fedper", "fedrep", "ditto", "fedalt", "fedfomo", "knn-per", "flow", "apfl", "ifca",
-    "scaffold",
-)  # fmt: skip
+# Each in its own way, as in test_distributed.py; all others are in test_flower_agreement.py.
+METHODS = ("fedper", "fedfomo", "ifca", "scaffold")
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -54,42 +54,21 @@ def test_a_run_that_outlives_its_ray_leaves_the_next_one_alone():
     assert not ray.is_initialized()
 
 
-def test_two_machines_have_a_shard_each_and_must_be_told_where(tmp_path):
-    alone = finished(Ditto(), backend="ray", actors=2, rounds=2)
-    expected = alone.server
-    del alone
-    gc.collect()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        cluster.add_node(num_cpus=1)
-        settings = {"backend": "ray", "address": cluster.address, "actors": 2}
-        with pytest.raises(RequestError, match="Ray has 2 machines here, so state_dir= must say"):
-            started(Ditto(), **settings)
-        gc.collect()
-        run = finished(Ditto(), rounds=2, state_dir=tmp_path, **settings)
-        require_same(expected, run.server, "the server")
-        crew = run.setting.store.shards.crew
-        assert len(set(places(crew))) == 2
-        assert {path.name for path in tmp_path.iterdir()} == {"shard-0", "shard-1"}
-        del run, crew
-        gc.collect()
-        assert not ray.is_initialized()
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-
-
-def test_a_run_survives_a_machine_that_dies(tmp_path):
-    """Its shard goes on elsewhere, from files that both machines see."""
+def test_two_machines_have_a_shard_each_and_a_run_survives_the_death_of_one(tmp_path):
+    """Its shard goes on elsewhere, from files that both machines see; they must be told where."""
     expected = finished(Ditto(), rounds=3, backend="serial")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **SOON})
     try:
         second = cluster.add_node(num_cpus=1)
         settings = {"backend": "ray", "address": cluster.address, "actors": 2}
+        with pytest.raises(RequestError, match="Ray has 2 machines here, so state_dir= must say"):
+            started(Ditto(), **settings)
+        gc.collect()
         run = started(Ditto(), state_dir=tmp_path, **settings)
         run.advance()
         crew = run.setting.store.shards.crew
         assert len(set(places(crew))) == 2
+        assert {path.name for path in tmp_path.iterdir()} == {"shard-0", "shard-1"}
         cluster.remove_node(second, allow_graceful=False)
         run.advance()
         run.advance()
@@ -99,6 +78,7 @@ def test_a_run_survives_a_machine_that_dies(tmp_path):
             require_close(expected.clients[client], run.clients[client], client, 1e-5)
         del run, crew
         gc.collect()
+        assert not ray.is_initialized()
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -1,7 +1,7 @@
 """Many experiments in one Flower run: every message carries one message of each experiment.
 
-A message to a real site starts a Python process that imports torch; eleven experiments side by side
-would start eleven times as many. Here the unchanged servers of all experiments run in threads, each
+A message to a real site starts a Python process that imports torch; four experiments side by side
+would start four times as many. Here the unchanged servers of all experiments run in threads, each
 with a grid of its own that collects what they send until all of them wait for replies. What goes to
 one site then travels in one envelope, and the unchanged clients answer its messages one by one.
 
