@@ -18,7 +18,8 @@ def register(directory: Directory, *, quiet: options.Quiet = False) -> None:
     from motet.deploy._layout import Deployment
     from motet.deploy._server import register_sites
 
-    new = register_sites(Deployment.open(directory))
+    with Deployment.changing(directory) as deployment:
+        new = register_sites(deployment)
     if not quiet:
         say(f"Registered: {', '.join(new) or 'no new site'}.")
 
@@ -53,13 +54,14 @@ def submit(
     from motet.deploy._layout import Deployment
     from motet.deploy._server import submit_run
 
-    number = submit_run(
-        Deployment.open(directory),
-        min_clients=min_clients,
-        deadline_s=deadline,
-        evaluate_only=evaluate_only,
-        cross_site=cross_site,
-    )
+    with Deployment.changing(directory) as deployment:
+        number = submit_run(
+            deployment,
+            min_clients=min_clients,
+            deadline_s=deadline,
+            evaluate_only=evaluate_only,
+            cross_site=cross_site,
+        )
     if not quiet:
         say(f"Run {number} is submitted; see `motet deploy status {quote(str(directory))}`.")
 

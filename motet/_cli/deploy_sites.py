@@ -33,7 +33,8 @@ def add(
     from motet.deploy._layout import Deployment
     from motet.deploy._sites import add_site
 
-    done = add_site(Deployment.open(directory), name, key)
+    with Deployment.changing(directory) as deployment:
+        done = add_site(deployment, name, key)
     if as_json:
         write_json({"site": name, "folder": str(done.folder), "key": done.key})
         return
@@ -56,7 +57,8 @@ def remove(name: Name, directory: Here = Path(), *, as_json: options.Json = Fals
     from motet.deploy._layout import Deployment
     from motet.deploy._sites import remove_site
 
-    done = remove_site(Deployment.open(directory), name)
+    with Deployment.changing(directory) as deployment:
+        done = remove_site(deployment, name)
     if as_json:
         write_json({"site": name, "folder": str(done.folder), "unregistered": done.unregistered})
         return
@@ -80,7 +82,8 @@ def rekey(
     from motet.deploy._layout import Deployment
     from motet.deploy._sites import rekey_site
 
-    done = rekey_site(Deployment.open(directory), name, key)
+    with Deployment.changing(directory) as deployment:
+        done = rekey_site(deployment, name, key)
     if as_json:
         write_json({"site": name, "key": done.key, "unregistered": done.unregistered})
         return
@@ -142,8 +145,8 @@ def renew(
     from motet.deploy._preflight import read_certificate
     from motet.deploy._sites import renew_certificates
 
-    deployment = Deployment.open(directory)
-    renew_certificates(deployment, authority=authority)
+    with Deployment.changing(directory) as deployment:
+        renew_certificates(deployment, authority=authority)
     ends = read_certificate(deployment.certificates / "server.pem").not_valid_after_utc
     if as_json:
         write_json({"expires": ends.date().isoformat(), "authority": authority})

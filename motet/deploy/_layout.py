@@ -7,7 +7,8 @@ import re
 import shlex
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import tomli_w
 
 from motet._core.atomic import write_atomically
+from motet._core.directory_lock import DirectoryLock
 from motet._core.real_paths import real_path
 from motet.errors import RequestError, StateError, nearest
 
@@ -29,6 +31,9 @@ KEY = "site.key"  # at each site; the public one is KEY.pub
 PUBLIC_PORT, SUPERLINK_PORT, SITE_PORT = 8443, 8000, 9094  # unless a deployment says otherwise
 # Names appear in a comma-separated list, in a quoted setting and as the name of a folder.
 NAME = re.compile(r"\w[\w ./-]*")
+LONGEST_NAME = 180  # bytes of a folder's name; file systems allow 255, and files get suffixes
+# Cyrillic and Greek letters that look like Latin ones, after case folding.
+LOOK_ALIKES = str.maketrans("авекмнорстухіјѕԁɡһʏαβεικνορτυχ", "abekmhopctyxijsdghyabeikvoptux")
 HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -92,6 +97,13 @@ class Deployment:
             raise StateError(
                 f"{path / RECORD} cannot be used: {said}. Correct it, or restore it from a backup."
             ) from None
+
+    @classmethod
+    @contextmanager
+    def changing(cls, path: Path) -> Iterator[Deployment]:
+        """Read the record of a directory that no other command changes in the meantime."""
+        with closing(DirectoryLock.take(cls.open(path).path)):
+            yield cls.open(path)
 
     def save(self) -> None:
         """Write the record of this directory."""
@@ -216,12 +228,20 @@ def check_names(sites: tuple[str, ...]) -> None:
                 f"{name!r} cannot name a site: expected letters, digits, spaces and . / - _, and "
                 "a letter or digit first. Rename the client in the data."
             )
-    # People and some file systems cannot tell "Nord" from "nord", or two ways of writing an umlaut.
+        if len(quote(name, safe=" ")) > LONGEST_NAME:
+            raise RequestError(
+                f"{name[:40]!r}... cannot name a site: its folder's name would have "
+                f"{len(quote(name, safe=' '))} characters, and {LONGEST_NAME} is the limit. Rename "
+                "the client in the data."
+            )
+    # People and some file systems cannot tell "Nord" from "nord", two ways of writing an umlaut, or
+    # a Latin letter from a Cyrillic one.
     seen: dict[str, str] = {}
     for name in sites:
-        other = seen.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        shown = unicodedata.normalize("NFKC", name).casefold().translate(LOOK_ALIKES)
+        other = seen.setdefault(shown, name)
         if other != name:
             raise RequestError(
                 f'"{other}" and "{name}" are too much alike to name two sites: they differ only in '
-                "case or in how a letter is encoded. Rename one of them."
+                "case or in letters that look the same. Rename one of them."
             )

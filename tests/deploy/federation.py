@@ -167,9 +167,12 @@ def answers(deployment):
 
 def await_run(processes, name, control):
     """Wait until the newest run has ended; its server app is below the program `name`."""
-    await_that(lambda: processes.members(name, SERVER_APP))
-    await_that(lambda: not any(map(is_at_work, processes.members(name, SERVER_APP))))
-    await_that(lambda: control.runs()[0].is_over, pause_s=1.0)
+
+    def has_ended():  # asked only while no server is at work: it starts a program
+        servers = processes.members(name, SERVER_APP)
+        return not any(map(is_at_work, servers)) and control.runs()[0].is_over
+
+    await_that(has_ended, pause_s=1.0)
 
 
 def is_at_work(process):

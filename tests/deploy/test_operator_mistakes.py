@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from cryptography.x509 import DNSName, SubjectAlternativeName
 from federation import write_deployment
 
 from motet._cli.main import call
+from motet._core.directory_lock import DirectoryLock
 from motet.deploy._certificates import write_certificates
 from motet.deploy._layout import RECORD, Deployment, check_host, check_names
 from motet.deploy._loopback import free_ports
@@ -48,10 +51,47 @@ def test_a_certificate_is_made_for_a_host_with_a_long_name(tmp_path):
     assert names.value.get_values_for_type(DNSName) == [host]
 
 
-@pytest.mark.parametrize(("one", "other"), [("Nord", "nord"), ("straße", "STRASSE"), ("ﬁ", "fi")])
+ALIKE = (
+    ("Nord", "nord"), ("straße", "STRASSE"), ("ﬁ", "fi"),
+    ("Nord", "N\u043erd"), ("COP", "\u0421\u041e\u0420"), ("Beta", "\u0392eta"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_names_that_nobody_can_tell_apart_are_refused(one, other):
     with pytest.raises(RequestError, match="too much alike to name two sites"):
         check_names((one, "x", other))
+
+
+def test_names_in_other_scripts_are_names():
+    check_names(("Клиника", "Κλινική", "診療所", "Nord", "Süd"))
+
+
+@pytest.mark.parametrize("name", ["x" * 181, "\u00fc" * 31, "診" * 21])
+def test_a_name_that_is_too_long_for_a_folder_is_refused(name):
+    with pytest.raises(RequestError, match="and 180 is the limit"):
+        check_names((name,))
+    check_names((name[:-1],))
+
+
+CHANGES = (
+    ("site", "add", "new", "DIR"), ("site", "remove", "0", "DIR"), ("renew", "DIR"),
+    ("site", "rekey", "0", "DIR", "--key", "x.pub"), ("register", "DIR"), ("submit", "DIR"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: " ".join(words[:2]))
+def test_two_operators_do_not_change_a_deployment_at_once(words, deployment, capsys):
+    before = times(deployment.path)
+    with closing(DirectoryLock.take(deployment.path)):  # as a command of somebody else does
+        code = call(["deploy", *(str(deployment.path) if w == "DIR" else w for w in words)])
+    assert code == 2
+    assert "another process is at work in" in capsys.readouterr().err
+    assert times(deployment.path) == before
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 RECORDS = {
