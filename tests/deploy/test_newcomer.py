@@ -73,6 +73,6 @@ def test_a_trial_says_how_it_goes_and_leaves_no_process(told, capsys, monkeypatc
     assert carriers((net.trial / MARK).read_text()) == []
     scores = read_scores(net.trial / "run" / "clients.parquet")
     assert {row.client for row in scores} == set(net.sites)
-    monkeypatch.setattr(Trial, "events", lambda _: iter(()))  # it has ended already
+    monkeypatch.setattr(Trial, "events", lambda _: (x for x in ()))  # it has ended already
     run_trial(Trial(net, net.sites), as_json=True, quiet=True)
     assert json.loads(capsys.readouterr().out)["cost"]["bytes_up"] > 0
