@@ -181,7 +181,7 @@ def _called(function: Callable[..., Any], name: str, t: Array, p: Array, w: Arra
         return math.nan
     try:
         return float(function(t[chosen], p[chosen]))
-    except Exception as reason:
+    except (Exception, SystemExit) as reason:  # a function that ends the program fails, too
         raise RequestError(
             f'the metric "{name}" failed on {len(chosen)} examples: {type(reason).__name__}: '
             f"{one_line(reason)}. It is called with numpy arrays (targets, predictions) and "
