@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -143,8 +144,7 @@ def _refuse_several_targets(arguments: Sequence[str]) -> None:
     """Refuse a second --target: the parser would forget the first one."""
     from motet.errors import RequestError
 
-    follows = zip(arguments, [*arguments[1:], ""], strict=True)
-    named = [value for flag, value in follows if flag == "--target"]
+    named = [value for flag, value in pairwise(arguments) if flag == "--target"]
     named += [text.removeprefix("--target=") for text in arguments if text.startswith("--target=")]
     if len(set(named)) > 1:
         from motet.data._tables.fixes import several_targets
