@@ -145,7 +145,11 @@ def _against(found: Findings) -> Iterator[str]:
 def _clause(found: Findings, difference: PairedDifference, reference: str) -> str:
     metric = found.metric
     low, high = gain(difference.low, metric), gain(difference.high, metric)
-    interval = f" (95% interval {low} to {high})" if difference.clients > 1 else ""
+    about = f"95% interval {low} to {high}"
+    if not difference.apart and difference.low * difference.high > 0:
+        # The claim is corrected for the number of comparisons, the interval is not.
+        about += f", before the correction for {plural(found.comparisons, 'comparison')}"
+    interval = f" ({about})" if difference.clients > 1 else ""
     measured = f"{gain(difference.mean, metric)} {unit(metric)}{interval}"
     if not difference.apart:
         return f"not clearly different from {reference}, {measured}"
