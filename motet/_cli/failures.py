@@ -72,7 +72,10 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
 def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "motet"
-    return f"{error.format_message().rstrip('.')}; see `{command} --help`."
+    message = error.format_message().rstrip(".")
+    if message.endswith("?"):
+        return f"{message} See `{command} --help`."
+    return f"{message}; see `{command} --help`."
 
 
 def _usage_error() -> type[BaseException]:

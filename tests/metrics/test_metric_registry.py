@@ -107,12 +107,14 @@ def test_an_own_function_is_called_with_repeated_examples_for_a_resample():
     assert metrics.get(missed_score).resampled(T, P, counts).tolist() == pytest.approx([2 / 3] * 2)
 
 
-def test_an_own_function_that_fails_is_named_with_its_reason():
+@pytest.mark.parametrize("reason", [ZeroDivisionError("no positives"), SystemExit(0)], ids=repr)
+def test_an_own_function_that_fails_is_named_with_its_reason(reason):
     @metric(higher_is_better=True)
     def broken(targets, predictions):
-        raise ZeroDivisionError("no positives")
+        raise reason
 
-    with pytest.raises(RequestError, match=r'"broken" failed on 5 examples: ZeroDivisionError'):
+    failed = f'"broken" failed on 5 examples: {type(reason).__name__}'
+    with pytest.raises(RequestError, match=failed):
         broken.score(T, P)
 
 
