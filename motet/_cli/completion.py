@@ -17,6 +17,7 @@ DATA_SETS = (
     "fashion-mnist",
     "femnist",
     "shakespeare",
+    "shakespeare-next",
     "stackoverflow",
     "reddit",
     "gldv2",

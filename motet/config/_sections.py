@@ -244,6 +244,8 @@ class ModelChoice:
         if ":" not in name:
             plain = ModelChoice(name=name, loss=loss, times=times).task(federation).skeleton
             options = _complete(name, plain, options)
+            if "predict" in options and "predict" not in self.options and not federation.y.shape:
+                options = {**options, "predict": "last"}  # sequences with one target each
         else:  # its own function knows its options
             options = {key: None if value == NONE else value for key, value in options.items()}
         return replace(

@@ -31,6 +31,7 @@ _TABLE = {
     "fashion-mnist": "motet.data._sets.mnist:FASHION_MNIST",
     "femnist": "motet.data._sets.femnist:FEMNIST",
     "shakespeare": "motet.data._sets.shakespeare:SHAKESPEARE",
+    "shakespeare-next": "motet.data._sets.shakespeare:SHAKESPEARE_NEXT",
     "stackoverflow": "motet.data._sets.words:STACKOVERFLOW",
     "reddit": "motet.data._sets.words:REDDIT",
     "gldv2": "motet.data._sets.photographs:GLDV2",

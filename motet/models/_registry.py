@@ -53,6 +53,7 @@ _DEFAULTS = {
     "rand-hie": "mlp",
     "reddit": "word-lstm",
     "shakespeare": "char-lstm",
+    "shakespeare-next": "char-lstm",
     "stackoverflow": "word-lstm",
     "tcga-brca": "mlp",
 }

@@ -249,6 +249,25 @@ def test_a_file_that_is_not_a_play_is_refused_by_name(folder):
         list(shakespeare.roles_of(held, "toys_moby.xml"))
 
 
+def test_one_target_per_window_follows_80_characters_of_the_same_role_and_split(folder):
+    said = {"A": ALPHABET.encode() * 5, "B": ALPHABET[::-1].encode() * 4}
+
+    def decode(held):
+        return shakespeare.assemble([Role("P", name, t, t[5:]) for name, t in said.items()])
+
+    (folder / "toy").mkdir(parents=True)
+    (folder / "toy/toy").touch()
+    raw = shakespeare.load_next(0, [Source(("toy",), {"toy": None}, decode)])
+    found = [f"{text_of(x)}{ALPHABET[y]}" for x, y in zip(raw.x, raw.y, strict=True)]
+    wanted = []
+    for name, text in said.items():
+        for split, part in (("train", text.decode()), ("test", text.decode()[5:])):
+            kept = part[: (len(part) - 1) // 80 * 80 + 1]
+            cut = [kept[start : start + 81] for start in range(0, len(kept) - 80, 10)]
+            wanted += [(window, f"P/{name}", split) for window in cut]
+    assert list(zip(found, raw.clients, raw.split, strict=True)) == wanted
+
+
 def test_min_chars_selects_the_roles_with_enough_text(folder):
     def decode(held):
         text = ALPHABET.encode() * 5

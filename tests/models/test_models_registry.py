@@ -25,6 +25,7 @@ SHAPES = {
     "rand-hie": (15,),
     "reddit": (10,),
     "shakespeare": (80,),
+    "shakespeare-next": (80,),
     "stackoverflow": (20,),
     "tcga-brca": (39,),
 }
@@ -61,7 +62,7 @@ def test_a_regression_has_one_output():
 def test_every_data_set_has_a_default_that_fits_its_shape(name):
     with torch.device("meta"):
         network = models.build(models.default_for(name), shape=SHAPES[name], classes=10)
-        is_text = name in ("shakespeare", "stackoverflow", "reddit")
+        is_text = name in ("shakespeare", "shakespeare-next", "stackoverflow", "reddit")
         dtype = torch.int64 if is_text else torch.float32
         scores = network(torch.zeros(2, *SHAPES[name], dtype=dtype))
     assert scores.shape == ((2, *SHAPES[name], 10) if is_text else (2, 10))

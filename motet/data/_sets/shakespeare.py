@@ -1,6 +1,7 @@
 """Shakespeare by role: predict the next character of a role's lines. 37 plays, 1,349 roles.
 
-An example is a window of 80 characters and the same window shifted by one. Each role's lines are
+An example is a window of 80 characters and the same window shifted by one; in the variant
+"shakespeare-next" it is a window and the one character after it, as in LEAF. Each role's lines are
 split by time: the first four fifths are for training, the rest for test. LEAF's "Shakespeare" is
 the same task on a different edition, so results are similar but not directly comparable.
 
@@ -13,6 +14,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -28,6 +30,7 @@ WHERE = (
     "https://github.com/okfn/shakespeare-material."
 )
 WINDOW = 80
+STEP = 10  # characters between two windows with one target each; LEAF's begin at every character
 ALPHABET = "\n !$&'(),-.234568:;?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz"
 _TRAIN = 0.8
 _TOKEN = np.full(256, -1, np.int16)
@@ -210,4 +213,44 @@ SHAKESPEARE = Dataset(
     natural=True,
     default_partition=None,
     where=WHERE,
+)
+
+
+def load_next(min_chars: int = 1000, sources: Sequence[Source] = SOURCES) -> Raw:
+    """Return int16 windows x [rows, 80] and the character after each, y [rows].
+
+    Args:
+        min_chars: Roles with fewer characters are left out.
+        sources: The forms of the data set to look for.
+    """
+    whole = load(min_chars, sources)
+    assert whole.clients is not None
+    assert whole.split is not None
+    changes = (whole.clients[1:] != whole.clients[:-1]) | (whole.split[1:] != whole.split[:-1])
+    firsts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    texts = np.split(np.asarray(whole.x), firsts[1:])
+    lasts = np.asarray(whole.y)[np.append(firsts[1:], len(whole.y)) - 1, -1]
+    blocks = [overlapping(text, last) for text, last in zip(texts, lasts, strict=True)]
+    rows = np.repeat(firsts, [len(block) for block in blocks])
+    windows = np.concatenate(blocks)
+    return replace(
+        whole,
+        x=windows[:, :-1],
+        y=windows[:, -1],
+        clients=whole.clients[rows],
+        split=whole.split[rows],
+    )
+
+
+def overlapping(text: NDArray[np.int16], last: np.int16) -> NDArray[np.int16]:
+    """Cut the text of neighbouring windows anew: 81 characters, from every tenth one on."""
+    tokens = np.append(text.reshape(-1), last)
+    return np.lib.stride_tricks.sliding_window_view(tokens, WINDOW + 1)[::STEP]
+
+
+SHAKESPEARE_NEXT = replace(
+    SHAKESPEARE,
+    name="shakespeare-next",
+    summary="the character after 80 of Shakespeare's plays, one client per role",
+    load=load_next,
 )
