@@ -33,7 +33,10 @@ autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Attributes", "params_style")]  # fields are arguments, too
+napoleon_custom_sections = [
+    ("Attributes", "params_style"),  # fields are arguments, too
+    ("Shared arguments", "params_style"),  # of several functions of a class
+]
 python_use_unqualified_type_names = True
 
 html_theme = "furo"

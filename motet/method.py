@@ -133,6 +133,23 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         adapt_steps: Gradient steps when a client is served, instead of `adapt_epochs`.
         reduce: How uploads are combined.
 
+    Shared arguments:
+        task: The network and its loss.
+        initial: The initial model, the same for all clients.
+        key: Randomness of the server or of one client.
+        server: The server's state.
+        info: The round: its number, cohort and clients.
+        down: What the client was sent.
+        up: What the client sent.
+        client: What the client keeps between rounds.
+        clients: Ids of all clients, sorted.
+        data: The client's batches, by phase.
+        combined: The uploads of the round, as `reduce` combined them.
+        personal: A client's predictor, as `personalize` made it.
+        x: Inputs, one row per example.
+        federation: The data of all clients.
+        run: A finished run.
+
     Example:
         >>> import motet
         >>> method = motet.FedProx(mu=0.1, epochs=2)
@@ -173,13 +190,13 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         self.adapt_plans()
 
     def plans(self) -> dict[str, Plan]:
-        """Name the phases of local training."""
+        """Return the phases of local training, by name."""
         return {
             "train": Plan(epochs=self.epochs, steps=self.steps, batch_size=self.batch_size),
         }
 
     def adapt_plans(self) -> dict[str, Plan]:
-        """Name the phases that `adapt` and `personalize` get, when a client is served."""
+        """Return the phases of serving a client, which `adapt` and `personalize` get as data."""
         return {
             "adapt": Plan(**self._adapt_length(), batch_size=self.batch_size, stream="adapt"),
         }
@@ -190,18 +207,25 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
         return {"epochs": self.adapt_epochs}
 
     def prepare(self, federation: Federation) -> Federation:
-        """Say which data the method trains on, where they are not each client's own alone.
+        """Return the data to train on, if they are not each client's own alone.
 
-        Validation and test data stay what they are.
+        Validation and test data must stay as they are.
         """
         return federation
 
     def trains_as(self) -> AnyMethod:
-        """Name the method whose rounds are the same to the last bit: one training serves both."""
+        """Return the method whose rounds are the same to the last bit: one training serves both."""
         return self
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
-        """Refuse what cannot work, before round 1; return warnings about what is pointless."""
+        """Check the settings before round 1.
+
+        Returns:
+            Warnings about settings that have no effect.
+
+        Raises:
+            CapabilityError: The method cannot work with this network or these clients.
+        """
         return []
 
     @abstractmethod
@@ -210,60 +234,64 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
 
     @abstractmethod
     def init_client(self, task: Task, initial: State, key: Key) -> Client:
-        """Make what a client keeps, at first contact: also for a client never seen before."""
+        """Make what a client keeps, when it takes part for the first time."""
 
     @abstractmethod
     def broadcast(self, server: Server, info: RoundInfo) -> Down | PerClient:
-        """Say what goes down: the same for all, or a `PerClient`."""
+        """Return what clients are sent: the same for all, or a `PerClient`."""
 
     @abstractmethod
     def client_update(
         self, down: Down, client: Client, data: ClientData, task: Task
     ) -> tuple[Up, Client]:
-        """Do one client's local work. Left goes out, right stays home."""
+        """Do one client's local work.
+
+        Returns:
+            What is sent to the server, and what the client keeps.
+        """
 
     def gradient_evaluations(self, down: Down, data: ClientData) -> float:
-        """Count single-example gradients in one client's local work."""
+        """Return the number of single-example gradients in one client's local work."""
         weights = {name: float(phase.weight.sum()) for name, phase in data.items()}
         return sum(self.gradients.get(name, 1.0) * weight for name, weight in weights.items())
 
     @abstractmethod
     def server_update(self, server: Server, combined: Any, info: RoundInfo, task: Task) -> Server:
-        """Fold the combined uploads into the server's state."""
+        """Return the server's state after a round."""
 
     def notes(self, server: Server, combined: Any, info: RoundInfo) -> dict[str, Any]:
-        """Say what is worth remembering about a round: affinities, clusters, weights (for JSON)."""
+        """Return facts about a round to keep, as JSON values: affinities, clusters, weights, ..."""
         return {}
 
     def studies(self, run: FinishedRun) -> list[Study]:
-        """Make what is worth showing about a finished run: what the mechanism did to whom."""
+        """Return studies of a finished run for its report: what the method did for which client."""
         return []
 
     def adapt(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
-        """Fit what a client keeps to its own data, for a client that never trained."""
+        """Return what a client keeps, fitted to its data: for a client that never trained."""
         return client
 
     @abstractmethod
     def personalize(self, down: Down, client: Client, data: ClientData, task: Task) -> Any:
-        """Make the client's own predictor from what it has received and kept."""
+        """Return the client's predictor, made from what it was sent and what it keeps."""
 
     def arrive(self, down: Down, client: Client, data: ClientData, task: Task) -> Client:
-        """Change what a client keeps when a broadcast arrives, before it trains.
+        """Return what a client keeps after a broadcast arrives, before it trains.
 
         For a predictor `after_broadcast` the data are those of `arrival_phases` that the next
-        round's training would walk. A method that does something here does the same at the start of
+        round's training would use. A method that does something here does the same at the start of
         its `client_update`.
         """
         return client
 
     def after_broadcast(self, down: Down, client: Client, task: Task) -> Any:
-        """Make the predictor as it is on arrival of a broadcast, before any adaptation."""
+        """Return the predictor right after a broadcast, before any adaptation."""
         raise CapabilityError(
             f"{self.name} has no predictor before adaptation; ask for after_adapt."
         )
 
     def after_local(self, down: Down, up: Up, client: Client, task: Task) -> Any:
-        """Make the predictor a client holds after its own training, before the server combines."""
+        """Return the predictor after local training, before the server combines uploads."""
         raise CapabilityError(
             f"{self.name} has no predictor after local training; ask for after_adapt."
         )

@@ -28,13 +28,30 @@ class Optimizer(Protocol):
     """
 
     def init(self, params: State) -> Any:
-        """Make the moments for these parameters."""
+        """Make the moments for these parameters.
+
+        Args:
+            params: The parameters that are trained.
+
+        Returns:
+            The moments before the first step.
+        """
         ...
 
     def step(
         self, grads: State, moments: Any, params: State, rate: Tensor | float
     ) -> tuple[State, Any]:
-        """Return the stepped parameters and the new moments."""
+        """Take one step.
+
+        Args:
+            grads: Their gradients.
+            moments: What `init` or the last step returned.
+            params: The parameters that are trained.
+            rate: Factor on the learning rate, set by the schedule.
+
+        Returns:
+            The new parameters and the new moments.
+        """
         ...
 
 
@@ -91,11 +108,24 @@ class Sgd:
         _check_nonnegative(self, "lr", "momentum", "weight_decay", "clip")
 
     def init(self, params: State) -> State:
+        """Make the moments for these parameters.
+
+        Args:
+            params: The parameters that are trained.
+        """
         return tree.zeros_like(params) if self.momentum else {}
 
     def step(
         self, grads: State, moments: State, params: State, rate: Tensor | float = 1.0
     ) -> tuple[State, State]:
+        """Take one step; return the new parameters and the new moments.
+
+        Args:
+            grads: Their gradients.
+            moments: What `init` or the last step returned.
+            params: The parameters that are trained.
+            rate: Factor on the learning rate, set by the schedule.
+        """
         grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
         if self.momentum:
             moments = {k: self.momentum * moments[k] + grads[k] for k in grads}
@@ -142,6 +172,11 @@ class Adam:
         _check_nonnegative(self, "lr", "eps", "weight_decay", "clip", "s0")
 
     def init(self, params: State) -> AdamMoments:
+        """Make the moments for these parameters.
+
+        Args:
+            params: The parameters that are trained.
+        """
         # Counted in double precision: 1 - 0.999 has only four correct digits in single.
         taken = torch.zeros((), dtype=torch.float64)
         return AdamMoments(tree.zeros_like(params), _filled(params, self.s0), taken)
@@ -149,6 +184,14 @@ class Adam:
     def step(
         self, grads: State, moments: AdamMoments, params: State, rate: Tensor | float = 1.0
     ) -> tuple[State, AdamMoments]:
+        """Take one step; return the new parameters and the new moments.
+
+        Args:
+            grads: Their gradients.
+            moments: What `init` or the last step returned.
+            params: The parameters that are trained.
+            rate: Factor on the learning rate, set by the schedule.
+        """
         grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
         b1, b2 = self.betas
         first = {k: b1 * moments.first[k] + (1 - b1) * grads[k] for k in grads}
@@ -165,7 +208,12 @@ class Adam:
         return stepped, AdamMoments(first, second, taken)
 
     def second_moment(self, old: Tensor, square: Tensor) -> Tensor:
-        """Fold the squared gradient in."""
+        """Return the running mean of squared gradients after a step.
+
+        Args:
+            old: The mean so far.
+            square: The squared gradient.
+        """
         b2 = self.betas[1]
         return b2 * old + (1 - b2) * square
 
@@ -237,12 +285,25 @@ class Adagrad:
         _check_nonnegative(self, "lr", "beta", "eps", "weight_decay", "clip", "s0")
 
     def init(self, params: State) -> AdagradMoments:
+        """Make the moments for these parameters.
+
+        Args:
+            params: The parameters that are trained.
+        """
         first = tree.zeros_like(params) if self.beta else {}
         return AdagradMoments(first, _filled(params, self.s0))
 
     def step(
         self, grads: State, moments: AdagradMoments, params: State, rate: Tensor | float = 1.0
     ) -> tuple[State, AdagradMoments]:
+        """Take one step; return the new parameters and the new moments.
+
+        Args:
+            grads: Their gradients.
+            moments: What `init` or the last step returned.
+            params: The parameters that are trained.
+            rate: Factor on the learning rate, set by the schedule.
+        """
         grads = _decayed(_clipped(grads, self.clip), params, self.weight_decay)
         second = {k: moments.second[k] + grads[k].square() for k in grads}
         first = moments.first

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from motet._core.batch_statistics import has_batch_statistics, with_running_statistics
 from motet._core.building import built
 from motet._core.criteria import DiscreteHazard, Kind, criterion
 from motet._core.dropout import hash_32, use_keyed_dropout
@@ -22,7 +23,7 @@ from motet._core.keys import Key
 from motet._core.selectors import Selector, select, state_names
 from motet._core.tree import State
 from motet._tracing.programs import Programs
-from motet.errors import CapabilityError, SelectorError, StructureError
+from motet.errors import SelectorError, StructureError
 
 __all__ = ["Batch", "DiscreteHazard", "Loss", "Task"]
 
@@ -101,6 +102,21 @@ class Task:
         buffers: Those that the forward pass updates.
         skeleton: A network of the architecture; only its frozen weights mean anything.
 
+    Shared arguments:
+        state: Tensors by name, trained parameters and buffers.
+        x: Inputs, one row per example.
+        batch: Inputs, targets, weights and the key for dropout.
+        outputs: What the network returned for the batch.
+        module: Dotted name of a module of the network.
+        training: Whether dropout and batch statistics are active.
+        key: Source of the initial weights.
+        name: Name of a tensor.
+        selector: Names, dotted prefixes or a `Blocks`.
+        initial: A state.
+        given: Values by name that replace some of its tensors.
+        values: Frozen weights by name.
+        agreed: Hash of frozen weights.
+
     >>> task = Task(build=lambda: nn.Linear(3, 2))
     >>> sorted(task.init(Key(0)))
     ['bias', 'weight']
@@ -129,7 +145,7 @@ class Task:
         kinds = {p.dtype for p in self.skeleton.parameters() if p.is_floating_point()}
         self._input_type = kinds.pop() if len(kinds) == 1 else None  # None: the network decides
         hold_still(self.skeleton.train(), frozen)
-        self.has_batch_statistics = _has_batch_statistics(self.skeleton)
+        self.has_batch_statistics = has_batch_statistics(self.skeleton)
         self.example: Tensor | None = None
         self._hold(Frozen.of(base, frozen))
 
@@ -206,11 +222,11 @@ class Task:
         return task
 
     def is_buffer(self, name: str) -> bool:
-        """Tell whether a name, also inside a slot such as "local/bn.running_mean", is a buffer."""
+        """Return whether a tensor is a buffer; names such as "local/bn.running_mean" work, too."""
         return name.rpartition("/")[2] in self.buffers
 
     def trainable(self, state: Mapping[str, Tensor]) -> State:
-        """Leave the buffers out."""
+        """Return the state without buffers."""
         return {k: v for k, v in state.items() if not self.is_buffer(k)}
 
     def select(self, selector: Selector) -> frozenset[str]:
@@ -324,8 +340,8 @@ class Task:
         missing = [name for name in self.names if name not in state]
         if missing:  # torch would go on, with the weights of our skeleton
             raise StructureError(
-                f"a state of this network has {len(self.names)} tensors; {missing[:4]} did not "
-                "come. Join the parts of the model: `shared | private`."
+                f"a state of this network has {len(self.names)} tensors; {missing[:4]} are "
+                "missing. Join the parts of the model: `shared | private`."
             )
 
     # `functional_call` swaps tensors inside the module it is given, so each thread needs its own
@@ -336,7 +352,7 @@ class Task:
         if key not in made:
             module = copied(self.skeleton, self._constants_on(device)).train(training)
             hold_still(module, self.frozen)
-            made[key] = _frozen_statistics(module) if alone else module
+            made[key] = with_running_statistics(module) if alone else module
         return made[key]
 
     def _network_for(self, x: Tensor, *, training: bool) -> nn.Module:
@@ -365,31 +381,11 @@ def as_leaf(name: str, value: Any, like: Tensor) -> Tensor:
     return leaf
 
 
-def _has_batch_statistics(module: nn.Module) -> bool:
-    kind = nn.modules.batchnorm._NormBase
-    norms = [m for m in module.modules() if isinstance(m, kind) and m.training]  # not frozen
-    for norm in norms:
-        if norm.momentum is None and norm.track_running_stats:
-            raise CapabilityError(
-                "a normalisation layer with momentum=None counts batches in Python, which cannot "
-                "be stacked over "
-                "clients; give it a momentum, e.g. 0.1."
-            )
-    return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in norms)
-
-
 def _constants(task: Task) -> State:
     """Name what a network reads besides its state: frozen weights, and buffers never saved."""
     passed = {*task.names, *task.dropout_keys}
     tensors = dict(task.skeleton.named_parameters()) | dict(task.skeleton.named_buffers())
     return {name: tensor for name, tensor in tensors.items() if name not in passed}
-
-
-def _frozen_statistics(module: nn.Module) -> nn.Module:
-    for layer in module.modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            layer.eval()
-    return module
 
 
 @contextmanager

@@ -23,6 +23,10 @@ SECTION = re.compile(r"^(Args|Returns|Yields|Raises|Example|Attributes):$", re.M
 NEED_A_SERVER = {"motet.deploy.register_sites", "motet.deploy.submit_run"}
 
 
+# A class that is not ours (nn.Module, Flower's Grid) describes its own functions.
+OURS = "motet"
+
+
 def value_of(home):
     return getattr(import_module(home[0]), home[1])
 
@@ -61,6 +65,19 @@ def fields_of(kind):
     return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
 
 
+def own_functions(kind):
+    """Yield the public functions of a class by name, with all docstrings that describe them."""
+    foreign = [base for base in kind.__mro__ if base.__module__.split(".")[0] != OURS]
+    for name in dir(kind):
+        found = inspect.getattr_static(kind, name)
+        function = getattr(found, "__func__", found)
+        if name.startswith("_") or any(name in vars(base) for base in foreign):
+            continue
+        if inspect.isfunction(function) and function.__qualname__.endswith(f".{name}"):
+            written = [vars(base)[name].__doc__ for base in kind.__mro__ if name in vars(base)]
+            yield name, function, "\n".join(filter(None, written))
+
+
 @pytest.mark.parametrize("home", FUNCTIONS, ids=".".join)
 def test_a_function_describes_its_arguments_its_result_and_its_errors(home):
     function = value_of(home)
@@ -81,6 +98,20 @@ def test_a_class_has_a_summary_and_describes_what_it_is_made_of(home):
     written = "\n".join(base.__doc__ or "" for base in kind.__mro__)
     missing = [n for n in fields_of(kind) if not re.search(rf"^ +\**{n}: ", written, re.MULTILINE)]
     assert missing == []
+
+
+@pytest.mark.parametrize("home", CLASSES, ids=".".join)
+def test_the_functions_of_a_class_have_a_summary_and_describe_their_arguments(home):
+    kind = value_of(home)
+    shared = "\n".join(base.__doc__ or "" for base in kind.__mro__)
+    undescribed = {}
+    for name, function, written in own_functions(kind):
+        parameters = [p for p in inspect.signature(function).parameters if p not in ("self", "cls")]
+        described = re.findall(r"^ +\**(\w+): ", f"{written}\n{shared}", re.MULTILINE)
+        missing = set(parameters) - set(described)
+        if missing or not written:
+            undescribed[name] = missing
+    assert undescribed == {}
 
 
 @pytest.mark.parametrize("home", [*FUNCTIONS, *CLASSES], ids=".".join)

@@ -68,11 +68,19 @@ class Budget:
         return {name: limit for name, limit in asdict(self).items() if limit is not None}
 
     def is_used_up(self, spent: Spent) -> bool:
-        """Return whether no further round may start."""
+        """Return whether no further round may start.
+
+        Args:
+            spent: What the run has spent so far.
+        """
         return any(getattr(spent, name) >= limit for name, limit in self.limits().items())
 
     def overrun(self, spent: Spent) -> str:
-        """Return a warning if the first round alone exceeded the budget, else ""."""
+        """Return a warning if the first round alone exceeded the budget, else "".
+
+        Args:
+            spent: What the first round spent.
+        """
         if spent.rounds != 1:
             return ""
         for name, limit in self.limits().items():

@@ -37,7 +37,11 @@ class Comparison(Results):
         return {**super().to_dict(), "verdict": self.verdict().to_dict()}
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one self-contained HTML page."""
+        """Write the report as one self-contained HTML page.
+
+        Args:
+            path: The file to write.
+        """
         report.write(self, path)
 
     def table(self) -> str:

@@ -69,7 +69,12 @@ class Search:
                 )
 
     def trials_of(self, entries: Mapping[str, AnyMethod], key: Key) -> dict[str, list[Trial]]:
-        """List the trials of every entry, the given configuration first."""
+        """Return the trials of every method, the given configuration first.
+
+        Args:
+            entries: Methods by label.
+            key: Source of the randomness.
+        """
         self._check(entries)
         return {label: self._trials(label, method, key) for label, method in entries.items()}
 

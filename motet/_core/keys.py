@@ -47,15 +47,23 @@ class Key:
     path: tuple[int | str, ...] = ()
 
     def fold(self, *names: int | str) -> Key:
-        """Name a stream below this one."""
+        """Return the key of a stream below this one.
+
+        Args:
+            *names: Names or numbers, from the outermost to the innermost.
+        """
         return Key(self.seed, (*self.path, *[n if type(n) in _PLAIN else _plain(n) for n in names]))
 
     def integer(self, bits: int = 63) -> int:
-        """Draw the stream's own number, below 2**bits."""
+        """Return the number that belongs to this key.
+
+        Args:
+            bits: The number is below 2**bits.
+        """
         return _number(repr((int(self.seed), *self.path)), bits)
 
     def numpy(self) -> np.random.Generator:
-        """Open the stream as a numpy generator."""
+        """Return a numpy generator that starts at the beginning of the stream."""
         return np.random.Generator(np.random.Philox(self.integer()))
 
     def numpy_streams(
@@ -65,6 +73,9 @@ class Key:
 
         Much faster than one by one: a single generator is set to the start of each stream, so each
         is valid until the next one is asked for.
+
+        Args:
+            names: Names of each stream, as for `fold`.
         """
         start = repr((int(self.seed), *self.path, "")).removesuffix("'')")
         texts = [f"{start}{_written(name)}" for name in names]

@@ -49,7 +49,16 @@ class FinishedRun(Protocol):
     def ask(
         self, question: Question, clients: Sequence[str], split: Literal["train", "val"] = "train"
     ) -> dict[str, Tensor]:
-        """Ask clients' predictors something else than a prediction."""
+        """Ask clients' predictors for something other than predictions.
+
+        Args:
+            question: `(personal, x, task)` to a tensor with one row per example.
+            clients: Ids of the clients.
+            split: "train" or "val".
+
+        Returns:
+            The answers by client.
+        """
         ...
 
 
@@ -94,7 +103,11 @@ class Study:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Study:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` returned.
+
+        Args:
+            values: What `to_dict` returned.
+        """
         return cls(values["kind"], values["title"], values["note"], dict(values["data"]))
 
 

@@ -77,8 +77,8 @@ class Evaluation:
     def by(self, metric: str) -> Evaluation:
         """Return the table of one metric.
 
-        Raises:
-            KeyError: It was not computed.
+        Args:
+            metric: Name of the metric.
         """
         for found in self.metrics:
             if found.metric == metric:
@@ -138,7 +138,7 @@ class Evaluation:
         return tuple(row.client for row in self.rows if row.diverged)
 
     def diverged_sentences(self) -> tuple[str, ...]:
-        """Say whose predictions are not finite, and what that does to the averages; or nothing."""
+        """Return a sentence about clients whose predictions are not finite, if there are any."""
         clients = self.diverged
         if not clients:
             return ()
@@ -154,7 +154,7 @@ class Evaluation:
         )
 
     def undefined_sentences(self) -> tuple[str, ...]:
-        """Say for whom a metric has no value, the deciding one first; or nothing."""
+        """Return a sentence for each metric that has no value for some clients."""
         return tuple(
             f"{found.metric} is undefined for {len(found.undefined)} of "
             f"{plural(len(found.rows) + len(found.undefined), 'client')} on {found.split} data "
@@ -171,7 +171,14 @@ class Evaluation:
         raise KeyError(client)
 
     def gains(self, reference: Evaluation) -> dict[str, float]:
-        """Say how much better than `reference` each client is; negative where it is harmed."""
+        """Return how much better each client is than under `reference`.
+
+        Args:
+            reference: Scores of the same clients, usually of training alone.
+
+        Returns:
+            The gain by client; negative where a client is worse off.
+        """
         sign = 1.0 if self.higher_is_better else -1.0
         theirs = {row.client: row.value for row in reference.rows}
         return {
@@ -179,12 +186,19 @@ class Evaluation:
         }
 
     def harmed(self, reference: Evaluation) -> float:
-        """Return the share of clients that do worse than under `reference`."""
+        """Return the share of clients that do worse than under `reference`.
+
+        Args:
+            reference: Scores of the same clients.
+
+        Returns:
+            A number from 0 to 1; NaN if the tables have no client in common.
+        """
         gains = self.gains(reference)
         return sum(gain < 0 for gain in gains.values()) / len(gains) if gains else math.nan
 
     def summary(self) -> dict[str, Any]:
-        """Gather the numbers that belong together, with what they are about."""
+        """Return the numbers that are reported together, with what they are about."""
         return {
             "method": self.method,
             "metric": self.metric,
@@ -206,7 +220,7 @@ class Evaluation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the tables down as values for JSON, without single examples."""
+        """Return the tables as JSON values, without single examples."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NOT_WRITTEN}
         return {
             **plain,
@@ -217,7 +231,11 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Evaluation:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` returned.
+
+        Args:
+            written: Values that `to_dict` returned.
+        """
         others = {
             "rows": tuple(Score(*row) for row in written["rows"]),
             "undefined": tuple(Score(*row) for row in written.get("undefined", ())),

@@ -71,29 +71,57 @@ class Faults:
             raise RequestError(f'no corruption is called "{self.corruption}"; there are {known}.')
 
     def available(self, clients: Sequence[str], number: int, key: Key) -> tuple[str, ...]:
-        """Say who can be drawn in a round (from 0)."""
+        """Return the clients that can be drawn in a round.
+
+        Args:
+            clients: Ids of the clients.
+            number: Number of the round, from 0.
+            key: Source of the randomness.
+        """
         away = self._struck("unavailable", self.unavailable, key, number)
         late = self._struck("late", self.late if number + 1 < self.joins else 0.0, key)
         return tuple(client for client in clients if not away(client) and not late(client))
 
     def slowed(self, data: ClientData, client: str, number: int, key: Key) -> ClientData:
-        """Take away the steps that a slow client does not manage."""
+        """Return a client's batches without the steps that a slow client does not manage.
+
+        Args:
+            data: Batches by phase.
+            client: Id of the client.
+            number: Number of the round, from 0.
+            key: Source of the randomness.
+        """
         if not self.slow or not self._struck("slow", self.slow, key, number)(client):
             return data
         return {name: _first_steps(batches, self.pace) for name, batches in data.items()}
 
     def losing(self, number: int, key: Key) -> Callable[[str], bool]:
-        """Say whose reply of a round is lost."""
+        """Return a function that tells whether a client's reply in a round is lost.
+
+        Args:
+            number: Number of the round, from 0.
+            key: Source of the randomness.
+        """
         return self._struck("lost", self.lost, key, number)
 
     def corrupting(self, key: Key) -> Callable[[str], bool]:
-        """Say whose uploads are corrupt."""
+        """Return a function that tells whether a client's uploads are corrupt.
+
+        Args:
+            key: Source of the randomness.
+        """
         if isinstance(self.corrupt, tuple):
             return self.corrupt.__contains__
         return self._struck("corrupt", self.corrupt, key)
 
     def spoiled(self, upload: Any, down: Any, initial: tree.State) -> Any:
-        """Corrupt one upload; a model's update is what it differs by from what was sent."""
+        """Return a corrupted upload; a model's update is its difference from what was sent.
+
+        Args:
+            upload: What the client would have sent.
+            down: What the clients were sent.
+            initial: The model that all started from.
+        """
         sent = dict(tree.flatten(down))
         started = dict(tree.flatten(initial))
 

@@ -70,6 +70,16 @@ class Run:
         extras: What else a checkpoint must hold, by owner: an accountant's state, for example.
         divergence: Clients and rounds whose numbers were not finite.
 
+    Shared arguments:
+        client: Id of a client.
+        clients: Ids of clients; None means all.
+        split: "train", "val" or "test".
+        point: Where in a round; None: as the method's authors report it (`Method.reported`).
+        x: Inputs as in training: an array or a tensor, one row per example.
+        y: Targets of the inputs.
+        path: The file to write.
+        changes: Fields of `setting` and their new values.
+
     Example:
         >>> import motet
         >>> world = motet.testing.ragged()
@@ -92,7 +102,11 @@ class Run:
     divergence: Divergence = field(default_factory=Divergence)
 
     def advance(self) -> Round:
-        """Run one round. A server state that would not be finite is not adopted."""
+        """Run one round. A server state that would not be finite is not adopted.
+
+        Returns:
+            What the round did.
+        """
         started, setting = time.perf_counter(), self.setting
         cohort = self._next_cohort()
         info = setting.info(self.rounds_done, cohort)
@@ -157,11 +171,17 @@ class Run:
         """Score clients on their own data: all of them, unless some are named.
 
         Args:
-            split: "train", "val" or "test".
+            split: The examples to score: "train", "val" or "test".
             point: Where in a round; None: as the method's authors report it (`Method.reported`).
-            clients: Whom; None: everybody.
+            clients: Clients to score; None means all.
             examples: Whether to return predictions and targets of single examples, too; a number
                 is that of the runs that share the limit on how many are kept.
+
+        Returns:
+            A row per client that has examples in the split, and the means over them.
+
+        Raises:
+            RequestError: There is no such client, split or point.
         """
         point = point or self.reported
         keep = evaluating.keeper(self, split, self._wanted(clients), examples)
@@ -177,7 +197,7 @@ class Run:
     ) -> int:
         """Score clients as `evaluate` does, into a Parquet file; return the number of rows.
 
-        For more clients than memory holds: rows stand in the order in which they were scored.
+        For more clients than fit into memory: rows are in the order in which they were scored.
         """
         point = point or self.reported
         empty = evaluating.unscored(self, split, point)
@@ -196,13 +216,21 @@ class Run:
         return evaluating.scored(self, split, point, self._wanted(clients), keep)
 
     def predict(self, client: str, x: Any, point: Point | None = None) -> Tensor:
-        """Predict with a client's own predictor: probabilities, or values; `x` as in training."""
+        """Predict with a client's own predictor.
+
+        Returns:
+            Class probabilities or, for a regression, values; one row per example.
+
+        Raises:
+            RequestError: There is no such client, or the inputs have another shape than in
+                training.
+        """
         down, info = self._served((self._known(client),))
         inputs = {client: self._as_input(x)}
         return next(iter(self.backend.predict(down, info, inputs, point or self.reported)))[1]
 
     def personal(self, client: str, point: Point | None = None) -> Any:
-        """Return a client's predictor as the tree the method made it."""
+        """Return a client's predictor in the form the method uses: usually tensors by name."""
         down, info = self._served((self._known(client),))
         return tree.clone(self.backend.predictor(down, info, client, point or self.reported))
 
@@ -216,6 +244,9 @@ class Run:
                 `predict`.
             clients: Clients to ask; those without examples in the split are left out.
             split: The split whose inputs are `x`.
+
+        Returns:
+            The answers by client.
         """
         check_choice("split", split, ("train", "val"))  # test data answer no questions
         federation = self.setting.federation
@@ -226,18 +257,29 @@ class Run:
         return dict(sorted(asking.predict(down, info, inputs, self.reported)))
 
     def serving(self, **changes: Any) -> Run:
-        """Return a run that serves from the same server, with another setting, in this process."""
+        """Return a run that serves from the same server state, with other values in `setting`."""
         setting = replace(self.setting, **changes, init_clients={})  # they are stored
         name = "serial" if self.backend.name == "serial" else "auto"
         backend = make_backend(name, setting, len(setting.everybody), measure=False)
         return replace(self, setting=setting, backend=backend)
 
     def model(self, client: str) -> nn.Module:
-        """Return a client's personalized network as a plain `nn.Module` in evaluation mode."""
+        """Return a client's personalized network as a plain `nn.Module` in evaluation mode.
+
+        Raises:
+            CapabilityError: The predictor is more than one network, as with kNN-Per; use `predict`.
+        """
         return self._module(self.personal(client))
 
     def adapt(self, x: Any, y: Any) -> Predictor:
-        """Serve a client never seen before, from examples of its own, by the method's own rule."""
+        """Serve a client that was never seen before, from its own examples.
+
+        Returns:
+            A predictor, made as the method serves new clients.
+
+        Raises:
+            RequestError: The inputs have another shape than in training.
+        """
         setting, inputs = self.setting, self._as_input(x)
         like = setting.federation.examples(setting.federation.clients[0], "train").y
         labels = torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y).to(like.dtype)

@@ -26,16 +26,41 @@ class Watcher:
     """
 
     def began(self, label: str, seed: int, rounds: int) -> None:
-        """Receive the start of a run; a resumed run, too, with a later round."""
+        """Called when a run starts, and when it is resumed.
+
+        Args:
+            label: Label of the method.
+            seed: Seed of the run.
+            rounds: Number of planned rounds.
+        """
 
     def round_done(self, label: str, seed: int, done: Round, look: Look | None) -> None:
-        """Receive a round, with the validation scores if they were computed after it."""
+        """Called after every round.
+
+        Args:
+            label: Label of the method.
+            seed: Seed of the run.
+            done: What the round did.
+            look: Validation scores, if they were computed after this round.
+        """
 
     def finished(self, label: str, seed: int, row: Row) -> None:
-        """Receive the result of a run."""
+        """Called with the result of a run.
+
+        Args:
+            label: Label of the method.
+            seed: Seed of the run.
+            row: Its scores and costs.
+        """
 
     def failed(self, label: str, seed: int, reason: str) -> None:
-        """Receive the reason why a run failed."""
+        """Called when a run failed.
+
+        Args:
+            label: Label of the method.
+            seed: Seed of the run.
+            reason: Why, in a sentence.
+        """
 
     def close(self) -> None:
         """Release resources; called once at the end, also after an error."""

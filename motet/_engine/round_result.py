@@ -58,7 +58,15 @@ class Round:
     run: Run = field(repr=False)
 
     def evaluate(self, split: str = "val", point: Point | None = None) -> Evaluation:
-        """Score the state after this round, while it is the current one."""
+        """Score the state after this round, while it is the current one.
+
+        Args:
+            split: "train", "val" or "test".
+            point: Where in a round; None: as the method's authors report it (`Method.reported`).
+
+        Returns:
+            The scores, as `Run.evaluate` returns them.
+        """
         if self.run.rounds_done != self.number:
             raise StateError(
                 f"round {self.number} has passed: the run is at round {self.run.rounds_done}. "

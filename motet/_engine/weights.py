@@ -50,7 +50,11 @@ class Weights:
     sha256: str | None = None
 
     def for_network(self, task: Task) -> Found:
-        """Read the tensors that a network has; those that it lacks are left out, with a remark."""
+        """Read the tensors that a network has; others in the file are left out, with a remark.
+
+        Args:
+            task: The network and its loss.
+        """
         held = self.renamed(read_weights(Path(self.path)))
         self._check_hash(held)
         known = (*task.names, *task.frozen)
@@ -92,7 +96,11 @@ class Weights:
         return {name: given.to(network[name].dtype) for name, given in values.items()}
 
     def renamed(self, named: Mapping[str, Tensor]) -> State:
-        """Give tensors the names that the network has for them."""
+        """Return the tensors under the names that the network has for them.
+
+        Args:
+            named: Tensors under the names of the file.
+        """
         used: set[str] = set()
         found: State = {}
         for name, tensor in named.items():
@@ -115,7 +123,7 @@ class Weights:
         return found
 
     def hash(self) -> str:
-        """Hash the tensors, under the names that the network has for them."""
+        """Return the hash of the tensors, under the names that the network has for them."""
         return hash_of(self.renamed(read_weights(Path(self.path))))
 
     def _check_hash(self, held: State) -> None:

@@ -94,23 +94,39 @@ class Plan:
             raise RequestError(f'sampling= is "shuffle" or "poisson"; got {self.sampling!r}.')
 
     def examples(self, size: int) -> int:
-        """Say how many examples this phase walks, for a client with `size` of them."""
+        """Return how many examples this phase processes.
+
+        Args:
+            size: Number of the client's examples.
+        """
         mine = size
         if self.part is not None and size >= self.part[1]:
             mine = len(range(self.part[0], size, self.part[1]))
         return math.ceil(self.share * mine - 1e-9)  # 0.07 * 100 is a little more than 7
 
     def width(self, size: int) -> int:
-        """Say how many rows each batch has, for a client with `size` examples."""
+        """Return how many rows each batch has.
+
+        Args:
+            size: Number of the client's examples.
+        """
         usual = self._usual_size(size)
         return usual if self.sampling == "shuffle" else min(_bound(usual), self.examples(size))
 
     def chance(self, size: int) -> float:
-        """Say how likely an example is in a step, if every example is by itself."""
+        """Return the probability that an example is in a step, if examples are drawn one by one.
+
+        Args:
+            size: Number of the client's examples.
+        """
         return self._usual_size(size) / max(self.examples(size), 1)
 
     def length(self, size: int) -> int:
-        """Say how many steps this phase takes, for a client with `size` examples."""
+        """Return how many steps this phase takes.
+
+        Args:
+            size: Number of the client's examples.
+        """
         mine = self.examples(size)
         if mine == 0:
             return 0
@@ -171,17 +187,21 @@ class Batches(NamedTuple):
     rate: Tensor  # this round's factor on the learning rate
 
     def step(self, number: int) -> Batch:
-        """Gather the examples of one step."""
+        """Return the examples of one step.
+
+        Args:
+            number: Number of the step, from 0.
+        """
         chosen = self.rows[number]
         return Batch(self.x[chosen], self.y[chosen], self.weight[number], self.key[number])
 
     def steps(self) -> Iterator[Batch]:
-        """Walk the steps in order."""
+        """Yield the steps in order."""
         for number in range(self.rows.shape[0]):
             yield self.step(number)
 
     def active_steps(self) -> Tensor:
-        """Count the steps that hold at least one real example."""
+        """Return the number of steps that hold at least one real example."""
         return self.weight.any(-1).sum()
 
 

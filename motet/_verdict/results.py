@@ -92,17 +92,31 @@ class Results:
         return f"{scored:,} of {plural(everyone, 'client')}"
 
     def of(self, label: str) -> tuple[Row, ...]:
-        """Return a method's rows, one per seed."""
+        """Return a method's rows, one per seed.
+
+        Args:
+            label: Label of a method.
+        """
         return tuple(row for row in self.rows if row.label == label)
 
     def mean(self, label: str, number: Callable[[Row], float]) -> float:
-        """Average a number over a method's seeds."""
+        """Return the mean of a number over a method's seeds.
+
+        Args:
+            label: Label of a method.
+            number: Takes the number from a row, such as `lambda row: row.evaluation.worst`.
+        """
         return float(np.mean([number(row) for row in self.of(label)]))
 
     def harmed(self, label: str, reference: str | None) -> float | None:
         """Return the share of clients that do worse than with a reference, averaged over seeds.
 
-        None if the reference is missing or has no seed in common.
+        Args:
+            label: Label of a method.
+            reference: Label of the reference.
+
+        Returns:
+            A number from 0 to 1; None if the reference is missing or has no seed in common.
         """
         theirs = {row.seed: row.evaluation for row in self.rows if row.label == reference}
         shares = [
@@ -111,7 +125,11 @@ class Results:
         return float(np.mean(shares)) if shares else None
 
     def summary(self, label: str) -> dict[str, Any]:
-        """Gather a method's numbers, each averaged over the seeds."""
+        """Return a method's numbers, each averaged over the seeds.
+
+        Args:
+            label: Label of a method.
+        """
         rows = self.of(label)
         return {
             "label": label,
@@ -128,16 +146,28 @@ class Results:
         }
 
     def diverged(self, label: str) -> tuple[str, ...]:
-        """List the clients with non-finite predictions under a method, with any seed."""
+        """Return the clients with non-finite predictions under a method, with any seed.
+
+        Args:
+            label: Label of a method.
+        """
         return tuple(sorted({c for row in self.of(label) for c in row.evaluation.diverged}))
 
     def has_trouble(self, label: str) -> bool:
-        """Return whether a method diverged, in its predictions or while training, with any seed."""
+        """Return whether a method diverged, in its predictions or while training, with any seed.
+
+        Args:
+            label: Label of a method.
+        """
         trained = any(TROUBLE & row.faults.keys() for row in self.of(label))
         return trained or bool(self.diverged(label))
 
     def label_of(self, method: str) -> str | None:
-        """Return the label of a method's first entry; None if it failed or was not compared."""
+        """Return the label of a method's first entry; None if it failed or was not compared.
+
+        Args:
+            method: Name of the method, such as "local".
+        """
         return next((row.label for row in self.rows if row.evaluation.method == method), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,7 +193,11 @@ class Results:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` returned.
+
+        Args:
+            written: Values that `to_dict` returned.
+        """
         as_it_is = ("data", "rounds", "cohort", "choose", "budget", "search")
         return cls(
             **{key: written[key] for key in as_it_is},
@@ -191,7 +225,14 @@ class Results:
 
     @classmethod
     def read(cls, directory: str | Path) -> Self:
-        """Read the results in a directory of `motet compare`."""
+        """Read the results in a directory of `motet compare`.
+
+        Args:
+            directory: The directory that `--out` named.
+
+        Raises:
+            StateError: It does not hold a finished comparison, or a file in it is damaged.
+        """
         path = Path(directory) / FILE
         if not path.is_file():
             raise StateError(
@@ -203,7 +244,14 @@ class Results:
         return found.with_examples(read_examples(Path(directory) / EXAMPLES))
 
     def with_examples(self, known: Mapping[tuple[str, int], ExampleTable]) -> Self:
-        """Attach the test examples of every run, by label and seed."""
+        """Attach the test examples of every run.
+
+        Args:
+            known: Examples by label and seed.
+
+        Returns:
+            The same results, with examples.
+        """
         rows = tuple(
             replace(
                 row,

@@ -53,7 +53,12 @@ class Verdict:
     main: tuple[str, str] | None = None
 
     def of_sites(self, label: str, reference: str) -> tuple[SiteVerdict, ...]:
-        """Return the verdict on each site for one method and one reference."""
+        """Return the verdict on each site for one method and one reference.
+
+        Args:
+            label: Label of a method.
+            reference: Label of the method to compare with.
+        """
         return tuple(s for s in self.sites if (s.label, s.reference) == (label, reference))
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +74,12 @@ class Verdict:
         }
 
     def against(self, label: str, reference: str | None) -> PairedDifference | None:
-        """Return the difference between two labels; None if they were not compared."""
+        """Return the difference between two labels; None if they were not compared.
+
+        Args:
+            label: Label of a method.
+            reference: Label of the method to compare with.
+        """
         for found in self.differences:
             if (found.label, found.reference) == (label, reference):
                 return found

@@ -72,7 +72,11 @@ class RoutingShares:
         return _mean(self.rows)
 
     def by(self, column: Column) -> dict[Any, float]:
-        """Return the share for each value of one column, weighted by examples."""
+        """Return the share for each value of one column, weighted by examples.
+
+        Args:
+            column: "client", "layer" or "label".
+        """
         values = dict.fromkeys(getattr(row, column) for row in self.rows)
         return {v: _mean([r for r in self.rows if getattr(r, column) == v]) for v in values}
 

@@ -48,7 +48,14 @@ class Experiment:
         return self.data.federation()
 
     def task(self, federation: Federation) -> Task:
-        """Make the network and its loss."""
+        """Make the network and its loss.
+
+        Args:
+            federation: The data.
+
+        Returns:
+            The task that fits these data.
+        """
         return self.model.resolved(federation, self.data).task(federation)
 
     def settings(self) -> dict[str, Any]:
@@ -56,7 +63,14 @@ class Experiment:
         return self.run.settings() | self.model.settings()
 
     def resolved(self, federation: Federation) -> Experiment:
-        """Write out every default, so that the experiment can be repeated from its config alone."""
+        """Write out every default, so that the config alone repeats the experiment.
+
+        Args:
+            federation: The data.
+
+        Returns:
+            The same experiment without a default.
+        """
         return replace(
             self,
             data=self.data.resolved(federation),
@@ -65,14 +79,29 @@ class Experiment:
         )
 
     def planned(self, run: Run) -> Experiment:
-        """Write out the plan of a run and the hash of its frozen weights, to repeat it exactly."""
+        """Write out the plan of a run and the hash of its frozen weights, to repeat it exactly.
+
+        Args:
+            run: The run that was started.
+
+        Returns:
+            The same experiment with the plan of the run.
+        """
         model = replace(self.model, frozen=run.setting.task.frozen_hash or None)
         plan = run.backend.plan
         chosen = {} if plan is None else {name: getattr(plan, name) for name in PLANNED}
         return replace(self, model=model, run=replace(self.run, **chosen))
 
     def start(self, federation: Federation, store: Store | None = None) -> Run:
-        """Check everything that can be checked before round 1."""
+        """Check everything that can be checked before round 1, and make the run.
+
+        Args:
+            federation: The data.
+            store: Where private states live; None: in memory.
+
+        Returns:
+            A run without rounds so far.
+        """
         settings = {**self.settings(), "store": store}
         return start(self.method, self.task(federation), federation, **settings)
 

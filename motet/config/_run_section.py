@@ -65,7 +65,11 @@ class RunChoice:
             raise RequestError('run.points is empty; name at least one, such as "after_adapt".')
 
     def resolved(self, method: AnyMethod) -> RunChoice:
-        """Write out how often validation data are evaluated, and which points are scored."""
+        """Write out how often validation data are evaluated, and which points are scored.
+
+        Args:
+            method: The method.
+        """
         return replace(
             self,
             evaluate_every=self.evaluate_every or interval(self.rounds),
@@ -73,7 +77,11 @@ class RunChoice:
         )
 
     def scored(self, method: AnyMethod) -> tuple[Point, ...]:
-        """Say at which points clients are scored, the headline first."""
+        """Return the points at which clients are scored, the headline first.
+
+        Args:
+            method: The method.
+        """
         return self.points or (method.reported,)
 
     def settings(self) -> dict[str, Any]:

@@ -39,7 +39,14 @@ class _Changes:
     seed: int = 0
 
     def changed(self, federation: Federation) -> Federation:
-        """Apply the changes."""
+        """Apply the changes.
+
+        Args:
+            federation: The data.
+
+        Returns:
+            The changed data.
+        """
         if isinstance(self.retarget, dict):
             federation = federation.retarget(pairs=self.retarget)
         elif self.retarget:
@@ -85,7 +92,11 @@ class NamedData(_Changes):
         return self.changed(loaded)
 
     def resolved(self, federation: Federation) -> NamedData:
-        """Write out every default."""
+        """Write out every default.
+
+        Args:
+            federation: The data.
+        """
         recipe = dict(federation.recipe["partition"])
         partition = self.partition or partition_named(recipe.pop("name"), **recipe)
         return replace(self, partition=partition, test=federation.recipe["split"]["test"])
@@ -152,7 +163,11 @@ class TableData(_Changes):
         return {**own, "split": self.split or Split(self.val, self.test)}
 
     def resolved(self, federation: Federation) -> TableData:
-        """Write out where the file is, whatever directory the config will be in."""
+        """Write out where the file is, whatever directory the config will be in.
+
+        Args:
+            federation: The data.
+        """
         return replace(self, table=str(real_path(self.table)))
 
 
@@ -186,7 +201,11 @@ class FolderData(_Changes):
         return self.changed(opened)
 
     def resolved(self, federation: Federation) -> FolderData:
-        """Write out where the folder is, whatever directory the config will be in."""
+        """Write out where the folder is, whatever directory the config will be in.
+
+        Args:
+            federation: The data.
+        """
         return replace(self, folder=str(real_path(self.folder)))
 
 
@@ -225,7 +244,7 @@ class ModelChoice:
                 )
 
     def weights(self) -> Weights | None:
-        """Say where the initial weights are, if they are not drawn."""
+        """Return where the initial weights are; None if they are drawn."""
         return None if self.init is None else Weights(self.init, self.rename, self.init_sha256)
 
     def settings(self) -> dict[str, Any]:
@@ -234,7 +253,12 @@ class ModelChoice:
         return {} if weights is None else {"init": weights}
 
     def resolved(self, federation: Federation, data: DataChoice) -> ModelChoice:
-        """Write out the network, all its options, and the loss."""
+        """Write out the network, all its options, and the loss.
+
+        Args:
+            federation: The data.
+            data: The `[data]` section.
+        """
         usual = isinstance(data, NamedData) and data.backbone is None  # its own kind of inputs
         set_name = data.name if isinstance(data, NamedData) and usual else None
         name = self.name or models.default_for(set_name, shape=federation.shape)
@@ -273,13 +297,23 @@ class ModelChoice:
         return self.times or time_bins(federation, self.bins or 10)
 
     def task(self, federation: Federation) -> Task:
-        """Make the task for these data."""
+        """Make the task for these data.
+
+        Args:
+            federation: The data.
+        """
         return self.task_for(federation.shape, federation.classes, federation.y.shape)
 
     def task_for(
         self, shape: tuple[int, ...], classes: int | None, target: tuple[int, ...] = ()
     ) -> Task:
-        """Make the task for shapes of inputs and targets; `classes` is None for a regression."""
+        """Make the task for given shapes.
+
+        Args:
+            shape: Shape of one input.
+            classes: Number of classes; None for a regression.
+            target: Shape of one target.
+        """
         name, options = self.name, dict(self.options)
         assert name is not None
         assert self.loss is not None

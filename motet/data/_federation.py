@@ -124,20 +124,63 @@ class Federation:
             ) from None
 
     def size(self, client: str, split: str) -> int:
-        """Count the examples of one client without reading them."""
+        """Return the number of examples of one client, without reading them.
+
+        Args:
+            client: Id of the client.
+            split: "train", "val" or "test".
+
+        Returns:
+            The number of examples; 0 if it has none.
+
+        Raises:
+            RequestError: There is no such client or split.
+        """
         return len(self.rows.rows(self._find(client), _split_number(split)))
 
     def sizes(self, split: str = "train") -> dict[str, int]:
-        """Count the examples of every client."""
+        """Return the number of examples of every client.
+
+        Args:
+            split: "train", "val" or "test".
+
+        Returns:
+            The number by client.
+
+        Raises:
+            RequestError: There is no such split.
+        """
         counts = self.rows.sizes[:, _split_number(split)]
         return dict(zip(self.clients, counts.tolist(), strict=True))
 
     def examples(self, client: str, split: str) -> Examples:
-        """Read the examples of one client; the tensors are empty if it has none."""
+        """Read the examples of one client.
+
+        Args:
+            client: Id of the client.
+            split: "train", "val" or "test".
+
+        Returns:
+            Inputs and targets as tensors, which are empty if it has no examples.
+
+        Raises:
+            RequestError: There is no such client or split.
+        """
         return self._examples(client, split, Chain.take)
 
     def lent_examples(self, client: str, split: str) -> Examples:
-        """Read the examples of one client without copying them if possible: do not modify them."""
+        """Read the examples of one client without a copy where possible: do not modify them.
+
+        Args:
+            client: Id of the client.
+            split: "train", "val" or "test".
+
+        Returns:
+            Inputs and targets as tensors.
+
+        Raises:
+            RequestError: There is no such client or split.
+        """
         return self._examples(client, split, Chain.lend)
 
     def _examples(
@@ -152,12 +195,29 @@ class Federation:
         )
 
     def check(self) -> Federation:
-        """Raise an error that names client and row if the data are unusable; return `self`."""
+        """Check that the data can be used.
+
+        Returns:
+            This federation.
+
+        Raises:
+            DataError: They cannot; the message names the client and the row.
+        """
         check_federation(self)
         return self
 
     def select(self, clients: Iterable[str]) -> Federation:
-        """Make a federation of the given clients."""
+        """Return a federation of the given clients only.
+
+        Args:
+            clients: Ids of the clients to keep, each once.
+
+        Returns:
+            A federation that shares the arrays of this one.
+
+        Raises:
+            RequestError: There is no such client, one is given twice, or there are none.
+        """
         chosen = tuple(clients)
         places = [self._find(client) for client in chosen]
         if len(set(chosen)) < len(chosen) or not chosen:
@@ -179,6 +239,12 @@ class Federation:
                 that are not named keep their own.
             fixed_points: Draw from all permutations, including those in which clients keep their
                 own data.
+
+        Returns:
+            A federation with the same training data.
+
+        Raises:
+            RequestError: `pairs` is not a permutation.
         """
         step: dict[str, Any] = {"seed": seed, "fixed_points": fixed_points}
         if pairs is not None:
@@ -195,6 +261,12 @@ class Federation:
         Args:
             *names: "flip" mirrors an image with probability 1/2; "crop" shifts it by up to an
                 eighth of its size.
+
+        Returns:
+            A federation that shares the arrays of this one.
+
+        Raises:
+            RequestError: There is no such variation, or the inputs are not images.
         """
         chosen = check_augmentations(names, self.shape, self.name)
         return replace(self, augment=chosen, recipe=self._then(augment=list(chosen)))
@@ -210,13 +282,29 @@ class Federation:
             alpha: Share of the pool that each client gets, drawn separately for each.
             donors: Whether the clients that the rows come from "keep" them or "give" them away.
             seed: Seed of the draw.
+
+        Returns:
+            A federation that shares the arrays of this one.
+
+        Raises:
+            RequestError: A share is not between 0 and 1.
         """
         rows = share_rows(self, beta=beta, alpha=alpha, donors=donors, seed=seed)
         step = {"beta": beta, "alpha": alpha, "donors": donors, "seed": seed}
         return replace(self, rows=rows, recipe=self._then(share=step))
 
     def histogram(self, split: str = "train") -> NDArray[np.int64]:
-        """Count each client's labels, [clients, classes]; in a sequence every token counts."""
+        """Count each client's labels; in a sequence every token counts.
+
+        Args:
+            split: "train", "val" or "test".
+
+        Returns:
+            An array [clients, classes].
+
+        Raises:
+            CapabilityError: The targets are values, not classes.
+        """
         if self.classes is None:
             raise CapabilityError(f'"{self.name}" is a regression task and has no labels to count.')
         client_of, rows = self.rows.clients_of(_split_number(split))
@@ -226,7 +314,14 @@ class Federation:
         return counts.reshape(len(self.clients), self.classes)
 
     def heterogeneity(self, split: str = "train") -> Heterogeneity:
-        """Measure how much the clients differ in label distribution and size."""
+        """Measure how much the clients differ in label distribution and size.
+
+        Args:
+            split: "train", "val" or "test".
+
+        Returns:
+            The measures; `summary()` describes them in words.
+        """
         histogram = None if self.classes is None else self.histogram(split)
         return measure(histogram, self.rows.sizes[:, _split_number(split)])
 
@@ -236,16 +331,30 @@ class Federation:
         return assignment_hash(self)
 
     def manifest(self) -> dict[str, Any]:
-        """Everything that is needed to make the same split again, as JSON values."""
+        """Return everything that is needed to make the same split again, as JSON values."""
         return describe(self)
 
     def save_manifest(self, path: str | Path) -> None:
-        """Write the manifest as JSON."""
+        """Write the manifest as JSON.
+
+        Args:
+            path: The file to write.
+        """
         text = json.dumps(self.manifest(), indent=2, ensure_ascii=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     def verify(self, manifest: Mapping[str, Any]) -> Federation:
-        """Raise an error unless this is the federation of `manifest`; return `self`."""
+        """Raise an error unless this is the federation of `manifest`.
+
+        Args:
+            manifest: What `manifest` returned, or its JSON file holds.
+
+        Returns:
+            This federation.
+
+        Raises:
+            DataError: The data or the split are different.
+        """
         require_same(self, manifest)
         return self
 

@@ -85,7 +85,7 @@ class Raw:
     survival: bool = False
 
     def rows_of(self, split: SplitName) -> NDArray[np.int64]:
-        """Row numbers of the data's own `split`; all rows are training data if there is none."""
+        """Return the rows of the data's own `split`; without one, all rows are training data."""
         if self.split is not None:
             return np.flatnonzero(np.asarray(self.split) == split)
         held = np.zeros(len(self.y), bool)

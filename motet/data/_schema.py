@@ -230,7 +230,11 @@ class Schema:
         return tuple(name for column in self.columns for name in column.features)
 
     def column(self, name: str) -> Column:
-        """Find an input column by name."""
+        """Find an input column by name.
+
+        Args:
+            name: Name of the column.
+        """
         from motet.errors import nearest
 
         found = {column.name: column for column in self.columns}
@@ -274,7 +278,11 @@ class Schema:
         return encode_rows(self, table, site, row_name)
 
     def at(self, site: str) -> Schema:
-        """Make the schema of one site, with no statistics of other sites."""
+        """Return the schema of one site, without statistics of other sites.
+
+        Args:
+            site: Name of the site.
+        """
         fills = self.site_fills.get(site, self.fills)
         scaling = self.site_scaling.get(site, self.scaling)
         return replace(self, fills=fills, scaling=scaling, site_fills={}, site_scaling={})
@@ -291,6 +299,9 @@ class Schema:
 
         Raises:
             StateError: The dictionary is not a schema of this version.
+
+        Args:
+            written: Values that `to_dict` returned.
         """
         from motet.data._tables.schema_json import from_dict
 

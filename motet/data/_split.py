@@ -69,7 +69,15 @@ class Split:
         return asdict(self)
 
     def cut(self, labels: NDArray[Any], key: Key) -> Cut:
-        """Divide the positions 0..len(labels)-1 of one client."""
+        """Divide the rows of one client into train, val and test.
+
+        Args:
+            labels: Label of each row.
+            key: Source of the randomness.
+
+        Returns:
+            Positions in `labels` for each split.
+        """
         rows = len(labels)
         if self.val == self.test_share == 0:
             nothing = np.empty(0, np.int64)

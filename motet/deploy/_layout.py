@@ -79,7 +79,11 @@ class Deployment:
 
     @classmethod
     def open(cls, path: Path) -> Deployment:
-        """Read the record of a directory."""
+        """Read the record of a directory.
+
+        Args:
+            path: The directory.
+        """
         try:
             record = tomllib.loads((path / RECORD).read_text(encoding="utf-8"))
             _check_record(record)
@@ -101,7 +105,11 @@ class Deployment:
     @classmethod
     @contextmanager
     def changing(cls, path: Path) -> Iterator[Deployment]:
-        """Read the record of a directory that no other command changes in the meantime."""
+        """Read the record of a directory that no other command changes in the meantime.
+
+        Args:
+            path: The directory.
+        """
         with closing(DirectoryLock.take(cls.open(path).path)):
             yield cls.open(path)
 
@@ -152,7 +160,11 @@ class Deployment:
         return list(dict.fromkeys([self.host, "localhost", LOOPBACK]))
 
     def site(self, name: str) -> Path:
-        """Return the folder that is handed to a site."""
+        """Return the folder that is handed to a site.
+
+        Args:
+            name: Name of the site.
+        """
         return self.path / "sites" / quote(name, safe=" ")
 
     @property
@@ -161,7 +173,11 @@ class Deployment:
         return max(10, 2 * len(self.sites))
 
     def data(self, name: str) -> Path:
-        """Return the path of a site's data: a table, or a folder of arrays."""
+        """Return the path of a site's data: a table, or a folder of arrays.
+
+        Args:
+            name: Name of the site.
+        """
         table = self.site(name) / "data.csv"
         return table if table.exists() else self.site(name) / "data"
 

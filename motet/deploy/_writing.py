@@ -91,7 +91,11 @@ class Draft:
 
     @classmethod
     def reopened(cls, deployment: Deployment) -> Draft:
-        """Make the draft of a deployment that was written before, without the data of its run."""
+        """Make the draft of a deployment that was written before, without the data of its run.
+
+        Args:
+            deployment: The deployment.
+        """
         config = app_settings(deployment)["config"]
         agreement = Agreement.from_text(deployment.experiment, config)
         tables = tomllib.loads(config)
@@ -139,7 +143,11 @@ class Draft:
         return name if ":" in name and not name.startswith("motet.") else ""
 
     def write_site(self, site: str) -> None:
-        """Write the folder of a site, except for its data and its key."""
+        """Write the folder of a site, except for its data and its key.
+
+        Args:
+            site: Name of the site.
+        """
         deployment, folder = self.deployment, self.deployment.site(site)
         make_private_folder(folder)
         self.write_agreement(site)
@@ -156,7 +164,11 @@ class Draft:
         services.write_site(deployment, site)
 
     def write_agreement(self, site: str) -> None:
-        """Write what a site agrees to: the experiment, its hash, and the page about them."""
+        """Write what a site agrees to: the experiment, its hash, and the page about them.
+
+        Args:
+            site: Name of the site.
+        """
         folder = self.deployment.site(site)
         (folder / CONFIG).write_text(self.config, encoding="utf-8")
         pin = f"{self.agreed}  {self.deployment.experiment}\n"

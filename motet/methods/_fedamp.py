@@ -39,7 +39,14 @@ class AttentiveMixing(Tethered[dict[str, State]]):
 
     @abstractmethod
     def attention(self, models: Tensor) -> Tensor:
-        """Weigh every model for every client, rows summing to 1, from [clients, parameters]."""
+        """Return the weight that each client gives to each model.
+
+        Args:
+            models: The clients' models, [clients, parameters].
+
+        Returns:
+            A tensor [clients, clients] whose rows sum to 1.
+        """
 
     def init_server(
         self, task: Task, initial: State, clients: Sequence[str], key: Key

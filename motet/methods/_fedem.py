@@ -145,7 +145,16 @@ class FedEM(Method[State, State, State, State]):
         return mixed
 
     def example_losses(self, bank: State, batches: Batches, task: Task) -> tuple[Tensor, Tensor]:
-        """Compute every model's loss on every example, [models, examples], and which are real."""
+        """Return every model's loss on every example, and which examples are real.
+
+        Args:
+            bank: All models of the server.
+            batches: Batches of one client.
+            task: The network and its loss.
+
+        Returns:
+            Tensors [models, examples] and [examples].
+        """
         losses = [
             task.criterion.example_loss(task.outputs(member(bank, k), batches.x), batches.y)
             for k in range(self.models)

@@ -116,7 +116,13 @@ class IFCA(Method[State, State, State, Grouped]):
         return chosen(down, self.choose(down, data["choose"], task))
 
     def choose(self, bank: State, batches: Batches, task: Task) -> Tensor:
-        """Point at the model with the least loss on the training data; ties to the first."""
+        """Return the model with the smallest loss on the training data, one-hot.
+
+        Args:
+            bank: All models of the server.
+            batches: Batches of one client.
+            task: The network and its loss.
+        """
         losses = [mean_loss(task, member(bank, k), batches) for k in range(self.models)]
         one_hot: Tensor = F.one_hot(torch.stack(losses).argmin(), self.models)
         return one_hot.to(losses[0].dtype)

@@ -124,7 +124,12 @@ class L2GD(Method[State, State, Call, State]):
         return math.ceil(LONGEST / self.p)
 
     def turn(self, info: RoundInfo, *, continues: bool) -> Turn:
-        """Draw the coin flips of a round; `continues` says that the last round's tails go on."""
+        """Draw the coin flips of a round.
+
+        Args:
+            info: The round.
+            continues: Whether the local steps of the last round continue.
+        """
         coin = info.key.fold("coin").numpy()
         # Between two rounds the coin shows heads after tails, which is when the paper communicates;
         # so both runs have at least one flip. Heads before the first tails change nothing.
@@ -135,7 +140,11 @@ class L2GD(Method[State, State, Call, State]):
         return Turn(mixings, min(tails, self._longest), unfinished=tails > self._longest)
 
     def pull(self, mixings: int) -> float:
-        """Say how far mixing steps go towards the mean; it does not change while all move to it."""
+        """Return how far a number of mixing steps moves a model to the mean.
+
+        Args:
+            mixings: Number of mixing steps in a row.
+        """
         return 1 - (1 - self.mixing) ** mixings
 
     def broadcast(self, server: State, info: RoundInfo) -> Call:

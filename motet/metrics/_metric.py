@@ -103,7 +103,12 @@ class Metric:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def is_better(self, value: float, than: float) -> bool:
-        """Tell whether one value is better than another."""
+        """Return whether one value is better than another.
+
+        Args:
+            value: A value of this metric.
+            than: Another one.
+        """
         return value > than if self.higher_is_better else value < than
 
     def _computed(self, t: Array, p: Array, w: Array) -> Array:

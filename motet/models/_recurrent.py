@@ -56,7 +56,14 @@ class LSTM(nn.Module):
         return self.run_steps(x) if is_transforming() else self._run_kernel(x)
 
     def run_steps(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Do what `forward` does, under any transform."""
+        """Do what `forward` does, in a way that can be vectorized and differentiated twice.
+
+        Args:
+            x: Sequences, [batch, time, inputs].
+
+        Returns:
+            The outputs of all steps, and the last hidden and cell states.
+        """
         outputs = x.transpose(0, 1)  # [time, batch, inputs]: a step is then one contiguous slice
         hidden, cell = [], []
         for layer in range(self.num_layers):

@@ -82,17 +82,34 @@ class Private:
             raise RequestError("Private(inner=) is private already; wrap an ordinary optimizer.")
 
     def init(self, params: State) -> Any:
-        """Make the inner optimizer's moments."""
+        """Make the moments of the inner optimizer.
+
+        Args:
+            params: The parameters that are trained.
+        """
         return self.inner.init(params)
 
     def step(
         self, grads: State, moments: Any, params: State, rate: Tensor | float = 1.0
     ) -> tuple[State, Any]:
-        """Step as the inner optimizer does, on what `gradient` made."""
+        """Take a step of the inner optimizer along what `gradient` returned.
+
+        Args:
+            grads: Their gradients.
+            moments: What `init` or the last step returned.
+            params: The parameters that are trained.
+            rate: Factor on the learning rate, set by the schedule.
+        """
         return self.inner.step(grads, moments, params, rate)
 
     def gradient(self, objective: Scored, params: State, batch: Batch) -> tuple[State, State]:
-        """Return the noisy gradient, and no buffers: what a pass writes there has no noise."""
+        """Return the noisy gradient, and no buffers: what a pass writes there has no noise.
+
+        Args:
+            objective: `(params, batch) -> (loss, updated buffers)`.
+            params: The parameters that are trained.
+            batch: The batch of this step.
+        """
 
         def one(x: Tensor, y: Tensor, weight: Tensor, key: Tensor) -> State:
             alone = Batch(x[None], y[None], weight[None], key)

@@ -67,7 +67,16 @@ class PrivateMean(FromSingleUploads):
         return self.finish({})
 
     def release(self, partial: Mapping[str, Upload], down: Any, info: RoundInfo) -> Any:
-        """Make the noisy mean of a round."""
+        """Return the noisy mean of a round.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+            info: The round.
+
+        Raises:
+            CapabilityError: The method sends each client its own model.
+        """
         if isinstance(down, PerClient):
             raise CapabilityError(
                 "PrivateMean adds the mean change to the model that all clients received, but this "

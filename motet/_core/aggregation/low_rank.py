@@ -38,6 +38,13 @@ class ExactLora:
     needs_single_uploads = False
 
     def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> Total:
+        """Make a partial result from the uploads of some clients.
+
+        Args:
+            clients: Ids of the clients.
+            uploads: Uploads, stacked: one row per client.
+            weights: Weight of each client.
+        """
         products = {
             f"{layer}{RESIDUAL}": uploads[f"{layer}{B}"] @ uploads[f"{layer}{A}"].flatten(2)
             for layer in _layers(uploads)
@@ -45,9 +52,21 @@ class ExactLora:
         return self._mean.lift(clients, {**uploads, **products}, weights)
 
     def merge(self, a: Total, b: Total) -> Total:
+        """Join two partial results.
+
+        Args:
+            a: A partial result.
+            b: Another one.
+        """
         return self._mean.merge(a, b)
 
     def finish(self, partial: Total, down: Any = None) -> Any:
+        """Return the result that `Method.server_update` gets.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+        """
         mean = self._mean.finish(partial)
         residuals = {}
         for layer in _layers(mean):

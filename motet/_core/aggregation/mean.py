@@ -30,15 +30,31 @@ class Reduce(Protocol):
         ...
 
     def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> Any:
-        """Make a partial result from stacked uploads, one row per client."""
+        """Make a partial result from the uploads of some clients.
+
+        Args:
+            clients: Ids of the clients.
+            uploads: Uploads, stacked: one row per client.
+            weights: Weight of each client.
+        """
         ...
 
     def merge(self, a: Any, b: Any) -> Any:
-        """Join two partial results."""
+        """Join two partial results.
+
+        Args:
+            a: A partial result.
+            b: Another one.
+        """
         ...
 
     def finish(self, partial: Any, down: Any = None) -> Any:
-        """Read the result that `Method.server_update` gets; `down` is what the cohort was sent."""
+        """Return the result that `Method.server_update` gets.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+        """
         ...
 
 
@@ -72,6 +88,14 @@ class Mean:
     needs_single_uploads = False
 
     def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> Total:
+        """Make a partial result from the uploads of some clients.
+
+        Args:
+            clients: Ids of the clients.
+            uploads: Uploads, stacked: one row per client.
+            weights: Weight of each client.
+        """
+
         def weigh(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.amax(0)
@@ -85,12 +109,26 @@ class Mean:
         return Total(tree.tree_map(weigh, uploads), total, kinds)
 
     def merge(self, a: Total, b: Total) -> Total:
+        """Join two partial results.
+
+        Args:
+            a: A partial result.
+            b: Another one.
+        """
+
         def join(x: Tensor, y: Tensor) -> Tensor:
             return x + y if x.is_floating_point() else torch.maximum(x, y)
 
         return Total(tree.tree_map(join, a.value, b.value), a.weight + b.weight, a.kinds)
 
     def finish(self, partial: Total, down: Any = None) -> Any:
+        """Return the result that `Method.server_update` gets.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+        """
+
         def divide(leaf: Tensor, kind: Tensor) -> Tensor:
             return (leaf / partial.weight).to(kind.dtype) if kind.is_floating_point() else leaf
 
@@ -116,12 +154,31 @@ class Gather:
     needs_single_uploads = True
 
     def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> dict[str, Any]:
+        """Make a partial result from the uploads of some clients.
+
+        Args:
+            clients: Ids of the clients.
+            uploads: Uploads, stacked: one row per client.
+            weights: Weight of each client.
+        """
         if len(clients) == 1:
             return {clients[0]: tree.tree_map(lambda leaf: leaf[0], uploads)}  # no copy
         return {client: tree.row(uploads, i) for i, client in enumerate(clients)}
 
     def merge(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        """Join two partial results.
+
+        Args:
+            a: A partial result.
+            b: Another one.
+        """
         return a | b
 
     def finish(self, partial: dict[str, Any], down: Any = None) -> dict[str, Any]:
+        """Return the result that `Method.server_update` gets.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+        """
         return {client: partial[client] for client in sorted(partial)}

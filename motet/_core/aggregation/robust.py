@@ -44,18 +44,34 @@ class FromSingleUploads(ABC):
     needs_single_uploads = True
 
     def lift(self, clients: Sequence[str], uploads: Any, weights: Tensor) -> dict[str, Upload]:
-        """Keep each upload by itself."""
+        """Keep each upload separate.
+
+        Args:
+            clients: Ids of the clients.
+            uploads: Uploads, stacked: one row per client.
+            weights: Weight of each client.
+        """
         return {
             client: Upload(tree.row(uploads, i), float(weights[i]))
             for i, client in enumerate(clients)
         }
 
     def merge(self, a: dict[str, Upload], b: dict[str, Upload]) -> dict[str, Upload]:
-        """Join two groups of clients."""
+        """Join two groups of clients.
+
+        Args:
+            a: A partial result.
+            b: Another one.
+        """
         return a | b
 
     def finish(self, partial: Mapping[str, Upload], down: Any = None) -> Any:
-        """Combine the uploads that are finite."""
+        """Combine the uploads that are finite.
+
+        Args:
+            partial: The result of `lift` or `merge`.
+            down: What the clients were sent.
+        """
         clients = tuple(
             client for client in sorted(partial) if tree.is_finite(partial[client].content)
         )
@@ -70,7 +86,11 @@ class FromSingleUploads(ABC):
 
     @abstractmethod
     def combined(self, cohort: Cohort) -> Any:
-        """Make one upload of a cohort's."""
+        """Return one upload made of those of a round.
+
+        Args:
+            cohort: The uploads of a round.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +193,11 @@ class Krum(FromSingleUploads):
         return mean.finish(mean.lift(clients, chosen, cohort.weights[best]))
 
     def scores(self, cohort: Cohort) -> Tensor:
-        """Score the uploads of a cohort; the smallest is the best."""
+        """Return the score of each upload; the smallest is the best.
+
+        Args:
+            cohort: The uploads of a round.
+        """
         ordered = _squared_distances(cohort).sort(dim=1).values[:, 1:]  # without itself, at 0
         neighbours = max(ordered.shape[1] - self.attackers - 1, 1)
         return ordered[:, :neighbours].sum(1)

@@ -87,7 +87,11 @@ class DiskStore:
         self.database.on_begin = self._refuse_others
 
     def expect(self, template: Callable[[], Any]) -> None:
-        """Say how to make a tree like the ones to come."""
+        """Set the structure of the states to come.
+
+        Args:
+            template: Makes a state with the same structure.
+        """
         self._template, self._known_layout = template, None
 
     def __contains__(self, client: str) -> bool:
@@ -105,25 +109,50 @@ class DiskStore:
         return int(count)
 
     def get(self, client: str) -> Any:
-        """Read what a client keeps."""
+        """Read what a client keeps.
+
+        Args:
+            client: Id of the client.
+
+        Returns:
+            Its state.
+        """
         state = self._read(client)
         if state is None:
             raise KeyError(client)
         return self._layout().read_one(state)
 
     def put(self, client: str, state: Any) -> None:
-        """Write what a client keeps."""
+        """Write what a client keeps.
+
+        Args:
+            client: Id of the client.
+            state: What the client keeps from now on.
+        """
         self.put_rows([client], tree.tree_map(lambda leaf: leaf.unsqueeze(0), state))
 
     def rows(self, clients: Sequence[str], fresh: Callable[[str], Any]) -> Any:
-        """Read what several clients keep into one stack."""
+        """Read what several clients keep, stacked.
+
+        Args:
+            clients: Ids of the clients.
+            fresh: Makes the state of a client that has none yet.
+
+        Returns:
+            Tensors with one row per client.
+        """
         states = [self._read(client) for client in clients]
         if all(state is None for state in states):
             return tree.stack([fresh(client) for client in clients])
         return self._layout().read(states, lambda row: fresh(clients[row]))
 
     def put_rows(self, clients: Sequence[str], stacked: Any) -> None:
-        """Write the rows of a stack."""
+        """Write the rows of a stack.
+
+        Args:
+            clients: Ids of the clients.
+            stacked: Tensors with one row per client.
+        """
         written = self._layout(stacked).write(stacked, len(clients))
         for client, state in zip(clients, written, strict=True):
             self._write(client, state)

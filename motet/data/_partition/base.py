@@ -37,10 +37,27 @@ class Partition(ABC):
     def assign(
         self, labels: NDArray[Any], key: Key, coarse: NDArray[Any] | None = None
     ) -> list[Rows]:
-        """Divide the rows 0..len(labels)-1; one sorted array of row numbers per client."""
+        """Divide the rows 0..len(labels)-1 among clients.
+
+        Args:
+            labels: Label of each row.
+            key: Source of the randomness.
+            coarse: Coarse label of each row, where the data have some.
+
+        Returns:
+            A sorted array of row numbers for each client.
+        """
 
     def strata(self, raw: Raw, key: Key) -> NDArray[np.int64]:
-        """Return each row's stratum: what `assign` divides by and official test rows follow."""
+        """Return what `assign` divides by, for each row; official test rows follow it as well.
+
+        Args:
+            raw: The rows to divide.
+            key: Source of the randomness.
+
+        Raises:
+            CapabilityError: The partition divides by class, and the data have no class per row.
+        """
         if raw.classes is not None and raw.y.ndim == 1:
             return np.asarray(raw.y, np.int64)
         if self.needs_classes:
@@ -51,7 +68,12 @@ class Partition(ABC):
         return np.zeros(len(raw.y), np.int64)
 
     def names(self, raw: Raw, parts: list[Rows]) -> tuple[str, ...]:
-        """Name the clients of `parts`: numbers with leading zeros, so that they sort in order."""
+        """Return names for the clients: numbers with leading zeros, so that they sort in order.
+
+        Args:
+            raw: The rows to divide.
+            parts: What `assign` returned.
+        """
         width = len(str(len(parts) - 1))
         return tuple(f"{number:0{width}d}" for number in range(len(parts)))
 

@@ -45,11 +45,19 @@ class Embedding(ABC):
 
     @abstractmethod
     def vectors(self, raw: Raw, key: Key) -> Vectors:
-        """Make a vector per row, of training and test rows alike."""
+        """Make a vector for each row, of training and test rows alike.
+
+        Args:
+            raw: The rows to divide.
+            key: Source of the randomness.
+
+        Returns:
+            An array with one row per example.
+        """
 
     @abstractmethod
     def identity(self) -> str:
-        """Say what the vectors depend on, besides the data and the key."""
+        """Return what the vectors depend on, besides the data and the key."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,11 @@ class Agreement:
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> Agreement:
-        """Read the agreement from the entries `experiment` and `config` (TOML text)."""
+        """Read the agreement from the entries `experiment` and `config` (TOML text).
+
+        Args:
+            run_config: Settings of the Flower run.
+        """
         for key in ("experiment", "config"):
             if not isinstance(run_config.get(key), str) or not run_config[key]:
                 raise RequestError(
@@ -107,6 +111,9 @@ class Agreement:
         """Take the frozen weights from a file of this site; the agreement stays the same.
 
         They are compared with the server's by their hash, in every message.
+
+        Args:
+            path: A .safetensors file.
         """
         if self.about is None:
             raise StateError(
@@ -127,11 +134,19 @@ class Agreement:
         return hash_of(self.experiment, plain)
 
     def empty_federation(self, clients: tuple[str, ...]) -> EmptyFederation:
-        """Make what the server knows about the data of these clients."""
+        """Return what the server knows about the data of these clients.
+
+        Args:
+            clients: Ids of the clients.
+        """
         return empty_federation(self.sites.data_schema(), sorted(clients), self.agreed)
 
     def setting(self, federation: Federation) -> RunSpec:
-        """Make the setting for data at hand, or for an empty federation."""
+        """Return method, task and data of a run.
+
+        Args:
+            federation: The data of a site, or an empty federation.
+        """
         task = self.task(federation).seeing(blank(federation).x)
         key = Key(self.run.seed)
         initial = task.init(key.fold("init"))
@@ -153,7 +168,13 @@ class Agreement:
         )
 
     def setting_at(self, client: str, place: str | None, *, check: bool = True) -> RunSpec:
-        """Make one client's setting from its own data, which `check` tries out on the network."""
+        """Return one client's method, task and data.
+
+        Args:
+            client: Id of the client.
+            place: Where its data are; None: as agreed.
+            check: Whether to try the data out on the network.
+        """
         federation = self.sites.load(client, place)
         setting = self.setting(federation)
         if check:

@@ -71,7 +71,7 @@ class PartialPersonalization(PartialSharing):
         return task.select(self.personal)
 
     def personal_part(self, task: Task) -> frozenset[str]:
-        """Name v, all that is trained while u is frozen.
+        """Return the names of v, the part that is trained while u is frozen.
 
         Statistics of shared layers are not part of it, even where `norm` keeps them at the client.
         """
@@ -109,7 +109,15 @@ class PartialPersonalization(PartialSharing):
     def fit_personal(
         self, model: State, client: State, batches: Batches, task: Task, names: Collection[str]
     ) -> State:
-        """Train v and nothing else."""
+        """Train the personal part and nothing else.
+
+        Args:
+            model: The whole model.
+            client: What the client keeps.
+            batches: Batches of one client.
+            task: The network and its loss.
+            names: Names of the personal part.
+        """
         loss, given = self.objective(client, task)
         optimizer = self.personal_optimizer or self.optimizer
         # Deviates: Gradient clipping covers the parameters of the phase only.
@@ -125,7 +133,13 @@ class PartialPersonalization(PartialSharing):
         return PulledLoss(task, self.pull), (zeros_like(task.trainable(own)),)
 
     def kept(self, model: State, client: State, task: Task) -> State:
-        """Say what stays at the client; without memory it is all but v, which starts afresh."""
+        """Return what stays at the client; without memory, the personal part starts anew.
+
+        Args:
+            model: The trained model.
+            client: What the client kept so far.
+            task: The network and its loss.
+        """
         forgotten = frozenset() if self.keep_personal else self.personal_part(task)
         return client | drop(pick(model, client), forgotten)
 

@@ -51,10 +51,10 @@ class PartialSharing(Method[State, State, State, State]):
 
     @abstractmethod
     def personal_names(self, task: Task) -> frozenset[str]:
-        """Name what is private by the method's own rule."""
+        """Return the names of the tensors that are private by the method's own rule."""
 
     def private_names(self, task: Task) -> frozenset[str]:
-        """Name all that a client keeps: the personal part, and what the norm policy adds."""
+        """Return the names of all tensors that a client keeps, with those that `norm` adds."""
         return self.personal_names(task) | norm_names(task, self.norm)
 
     def init_server(self, task: Task, initial: State, clients: Sequence[str], key: Key) -> State:

@@ -31,7 +31,7 @@ class ResidualModel(GlobalModel):
 
     @abstractmethod
     def own_names(self, task: Task) -> frozenset[str]:
-        """Name the tensors of the network of which a client keeps its own, v_i."""
+        """Return the names of the tensors of which a client keeps its own, v_i."""
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
         if task.example is None:

@@ -37,7 +37,13 @@ class Remembering(FedAvg):
         return model_in(up | client, task)
 
     def zeros_in(self, place: str, initial: State, task: Task) -> State:
-        """Make a slot with a zero for every parameter that is shared; buffers have none."""
+        """Return zeros for every shared parameter, under a prefix; buffers have none.
+
+        Args:
+            place: The prefix.
+            initial: The initial model.
+            task: The network and its loss.
+        """
         shared = drop(initial, self.private_names(task))
         # Deviates: Running statistics have no control variate.
         return prefixed(place, zeros_like(task.trainable(shared)))

@@ -54,6 +54,13 @@ class Tethered(Method[Server, State, State, State], Generic[Server]):
         return client
 
     def pulled_fit(self, own: State, anchor: State, batches: Batches, task: Task) -> State:
-        """Train a client's own model, pulled towards the anchor."""
+        """Train a client's own model, pulled towards the anchor.
+
+        Args:
+            own: The client's own model.
+            anchor: The model that it is pulled to.
+            batches: Batches of one client.
+            task: The network and its loss.
+        """
         optimizer = self.personal_optimizer or self.optimizer
         return fit(task, own, batches, optimizer, loss=Pulled(task, self.lam), given=(anchor,))

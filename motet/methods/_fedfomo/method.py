@@ -119,7 +119,12 @@ class FedFomo(Method[Server, Client, Down, Up]):
 
     @classmethod
     def as_released(cls, *, groups: int = 5, **changes: Any) -> FedFomo:
-        """Make the variant of the authors' code: L1, its affinity rule, averages of `groups`."""
+        """Return the variant of the authors' code: L1 distance, its affinity rule, group averages.
+
+        Args:
+            groups: Number of groups whose averages are sent.
+            **changes: Hyperparameters to change.
+        """
         release: dict[str, Any] = {"norm": "l1", "affinity": "release", "hierarchical": groups}
         return cls(**(release | changes))
 
@@ -190,7 +195,15 @@ class FedFomo(Method[Server, Client, Down, Up]):
     def affinity_history(
         self, clients: Sequence[str], notes: Iterable[Mapping[str, Any]]
     ) -> NDArray[np.float64]:
-        """Rebuild P before the first and after every round from the rounds' notes, by sorted id."""
+        """Return the affinities before the first and after every round.
+
+        Args:
+            clients: Ids of the clients.
+            notes: Notes of the rounds, as in `Run.notes`.
+
+        Returns:
+            An array [rounds + 1, clients, clients], clients sorted by id.
+        """
         start = first_affinity(len(clients), self.affinity)
         return affinity_history(start, clients, notes)
 

@@ -138,7 +138,7 @@ class Flow(RoutedMethod):
         return self.policy_optimizer or self.optimizer
 
     def derive_local(self, down: State, data: ClientData, task: Task) -> State:
-        """Make w_l from w_g by local epochs; it is used and thrown away."""
+        """Train the local model from the global one; it is used and discarded."""
         shared, _ = split_policy(down)
         return fit(task, shared, data["local"], self.optimizer)
 

@@ -66,7 +66,12 @@ class RoutedMethod(Method[State, State, State, State]):
         """How the network is routed."""
 
     def routed(self, task: Task, *, hard: bool = False) -> Task:
-        """Return the task of the routed network: soft to train it, hard to use it."""
+        """Return the task of the routed network: soft to train it, hard to use it.
+
+        Args:
+            task: The network and its loss.
+            hard: Whether each instance takes one route, instead of a mix of both.
+        """
         return routed_task(task, self.routing, hard=hard)
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
@@ -88,7 +93,13 @@ class RoutedMethod(Method[State, State, State, State]):
         return task.criterion.probabilities(outputs)
 
     def routes(self, personal: State, x: Tensor, task: Task) -> Routes:
-        """Say which way each instance goes: by routed layer, 1 is shared and 0 is local."""
+        """Return the route of each instance by routed layer: 1 is shared, 0 is local.
+
+        Args:
+            personal: A client's predictor.
+            x: Inputs, one row per example.
+            task: The network and its loss.
+        """
         routes: Routes = self.routed(task, hard=True).call(personal, x)[1]
         return routes
 

@@ -94,7 +94,11 @@ class CapacityTable:
         return dict(zip(self.clients, best, strict=True))
 
     def at(self, lams: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Look up each client's accuracy at its own lambdas, one per capacity."""
+        """Return each client's accuracy at its own lambdas.
+
+        Args:
+            lams: Lambdas of each client, one per capacity.
+        """
         found = {}
         for client, table in zip(self.clients, self.accuracy, strict=True):
             if client in lams:

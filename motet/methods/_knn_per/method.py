@@ -203,7 +203,13 @@ class KNNPer(FedAvg):
         return _served_without_memory(up | client)
 
     def look(self, model: State, x: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-        """Return representations of examples, and the model's side of the mix."""
+        """Return representations of examples, and what the model predicts for them.
+
+        Args:
+            model: The global model.
+            x: Inputs, one row per example.
+            task: The network and its loss.
+        """
         path = module_path(task.skeleton, self.features)
         seen = [task.features_and_outputs(model, some, path) for some in blocks(x, LOOK_AT_ONCE)]
         features, outputs = (torch.cat(parts) for parts in zip(*seen, strict=True))
@@ -216,7 +222,16 @@ class KNNPer(FedAvg):
         return features, scores
 
     def ask(self, memory: Datastore | Prototypes, features: Tensor, classes: int) -> Tensor:
-        """Return p_knn, [examples, classes]; 0 if there is no memory."""
+        """Return the neighbours' class probabilities; 0 if there is no memory.
+
+        Args:
+            memory: The client's datastore.
+            features: Representations, one row per example.
+            classes: Number of classes.
+
+        Returns:
+            A tensor [examples, classes].
+        """
         if not len(memory.keys):
             return features.new_zeros(features.shape[0], classes)
         if isinstance(memory, Prototypes):

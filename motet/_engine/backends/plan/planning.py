@@ -83,7 +83,11 @@ class ExecutionPlan:
         return f"{how}{traced}{images}, {threads}"
 
     def execution(self, setting: RunSpec) -> Execution:
-        """Say what `fit` has to know of the plan."""
+        """Return what `fit` needs to know about the plan.
+
+        Args:
+            setting: Method, task and data of the run.
+        """
         method = setting.method
         plans = [*method.plans().values(), *method.adapt_plans().values()]
         return Execution(
