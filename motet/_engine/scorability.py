@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from motet.metrics._registry import About, resolved
 from motet.task import Task
 
 MOST_CLIENTS = 500  # whose targets are read before round 1
+TRIAL = 5.0  # seconds in which an own metric is tried on as many clients as possible
 
 
 def check_metrics(
@@ -45,14 +47,20 @@ def check_metrics(
 
 
 def _check_defined(metric: Metric, criterion: Criterion, federation: Federation) -> None:
-    """Try the metric on clients' test targets with made-up predictions, until it has a value."""
-    tried = 0
+    """Try the metric on clients' test targets with made-up predictions, until it has a value.
+
+    An own metric may fail on a client that is not the first: it is tried on all of them, for a
+    while.
+    """
+    tried, defined = 0, False
+    until = time.monotonic() + (TRIAL if metric.own else 0.0)
     for client in federation.clients[:MOST_CLIENTS]:
         if federation.size(client, "test"):
             tried += 1
-            if _has_value(metric, criterion, federation, client):
+            defined |= _has_value(metric, criterion, federation, client)
+            if defined and time.monotonic() >= until:
                 return
-    if tried and len(federation.clients) <= MOST_CLIENTS:
+    if tried and not defined and len(federation.clients) <= MOST_CLIENTS:
         raise DataError(
             f"{metric.name} needs {metric.defined_if} at a client, and none of {tried} clients has "
             "that in its test data; choose another metric, or larger clients."
@@ -67,8 +75,7 @@ def _has_value(metric: Metric, criterion: Criterion, federation: Federation, cli
     try:
         return not math.isnan(metric.score(site.targets, site.predictions))
     except RequestError as reason:
-        reason.add_note(f"client {client}")
-        raise
+        raise RequestError(f'{reason} This was at client "{client}".') from reason
 
 
 def plausible(about: About, y: Tensor) -> Tensor:

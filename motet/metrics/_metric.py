@@ -48,6 +48,7 @@ class Metric:
             left out and counted.
         compute: `(targets, predictions, weights [resamples, examples]) -> [resamples]`.
         about: One line for lists.
+        own: Whether it is a user's function.
 
     >>> from motet import metrics
     >>> auroc = metrics.get("auroc")
@@ -68,6 +69,7 @@ class Metric:
     high: float = 1.0
     defined_if: str = "at least one example"
     about: str = ""
+    own: bool = False
 
     def score(self, targets: Any, predictions: Any, weights: Any = None) -> float:
         """Compute the value of one site; NaN where it is undefined.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from motet._core.own_code import import_named
-from motet.errors import RequestError, one_line
+from motet.errors import RequestError, one_line, what_happened
 from motet.metrics._classes import predicted_classes
 from motet.metrics._metric import KINDS, Array, Metric, Needs, TaskKind
 
@@ -78,7 +80,7 @@ def metric(
             low=low,
             high=high,
         )
-    shown = name or str(getattr(function, "__name__", type(function).__name__))
+    shown = name or _name(function)
     read: Needs = needs or _needs(function)
     return Metric(
         name=shown,
@@ -90,6 +92,7 @@ def metric(
         high=high,
         defined_if="what the function needs",
         about=(inspect.getdoc(function) or "").split("\n")[0],
+        own=True,
     )
 
 
@@ -109,10 +112,10 @@ def imported(wanted: str | Callable[..., Any]) -> Metric:
         )
     try:
         found = import_named(path)
-    except (ImportError, AttributeError, ValueError) as reason:
+    except (Exception, SystemExit) as reason:  # the module is the user's: it may do anything
         raise RequestError(
-            f'the metric "{wanted}" cannot be imported: {one_line(reason)}. Check the spelling, '
-            "and that the module is installed or in this directory."
+            f'the metric "{wanted}" cannot be imported: {what_happened(reason)}. Check the '
+            "spelling, and that the module is installed or in this directory."
         ) from reason
     higher = DIRECTIONS.get(direction)
     if isinstance(found, Metric):
@@ -129,16 +132,23 @@ def imported(wanted: str | Callable[..., Any]) -> Metric:
 def _direction(function: Any, name: str, *, given: bool | None) -> bool:
     if given is not None:
         return given
-    written = str(getattr(function, "__name__", name))
+    written = _name(function)
     if written.endswith(LOWER):
         return False
     if written.endswith(HIGHER):
         return True
+    by_path = f'"{name}=higher" or "{name}=lower", or ' if is_path(name) else ""
     raise RequestError(
-        f'it is not known whether higher values of the metric "{name}" are better; write '
-        f'"{name}=higher" or "{name}=lower", or `@motet.metrics.metric(higher_is_better=True)` '
-        "above the function."
+        f'it is not known whether higher values of the metric "{name}" are better; write {by_path}'
+        "`motet.metrics.metric(function, higher_is_better=True)`, or the same as a decorator."
     )
+
+
+def _name(function: Any) -> str:
+    """Return a function's name; that of the function inside a `functools.partial`."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _needs(function: Any) -> Needs:
@@ -146,10 +156,11 @@ def _needs(function: Any) -> Needs:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return "probabilities"
-    if getattr(function, "__name__", "") in PROBABILITIES:
+    if _name(function) in PROBABILITIES:
         return "probabilities"
     second = names[1] if len(names) > 1 else ""
-    theirs = str(getattr(function, "__module__", "")).startswith("sklearn.")
+    inner = function.func if isinstance(function, partial) else function
+    theirs = str(getattr(inner, "__module__", "")).startswith("sklearn.")
     if second == "y_pred" or (theirs and second not in READS_PROBABILITIES):
         return "classes"
     return "probabilities"
@@ -157,9 +168,24 @@ def _needs(function: Any) -> Needs:
 
 def _repeated(function: Callable[..., Any], name: str, needs: Needs) -> Any:
     def compute(t: Array, p: Array, w: Array) -> Array:
-        return np.array([_called(function, name, t, _read(t, p, needs), row) for row in w])
+        if not np.isfinite(p).all():  # functions differ in what they make of such predictions
+            return np.full(len(w), np.nan)
+        return np.array([_valued(function, name, t, _read(t, p, needs), row) for row in w])
 
     return compute
+
+
+def _valued(function: Callable[..., Any], name: str, t: Array, p: Array, w: Array) -> float:
+    """Call the function; on a resample, which no user has seen, a failure is an undefined value."""
+    if bool((w == 1).all()):
+        return _called(function, name, t, p)
+    if not np.all(w == np.floor(w)):
+        raise RequestError(f'the own metric "{name}" takes whole counts as weights.')
+    chosen = np.repeat(np.arange(len(t)), w.astype(np.int64))
+    try:
+        return _called(function, name, t[chosen], p[chosen]) if len(chosen) else math.nan
+    except RequestError:
+        return math.nan
 
 
 def _read(t: Array, p: Array, needs: Needs) -> Array:
@@ -173,17 +199,45 @@ def _read(t: Array, p: Array, needs: Needs) -> Array:
     return p.reshape(t.shape) if p.size == t.size else p
 
 
-def _called(function: Callable[..., Any], name: str, t: Array, p: Array, w: Array) -> float:
-    if not np.all(w == np.floor(w)):
-        raise RequestError(f'the own metric "{name}" takes whole counts as weights.')
-    chosen = np.repeat(np.arange(len(t)), w.astype(np.int64))
-    if not len(chosen):
-        return math.nan
+def _called(function: Callable[..., Any], name: str, t: Array, p: Array) -> float:
+    contract = (
+        "It is called with numpy arrays (targets, predictions) and returns a number, NaN where it "
+        "is undefined."
+    )
     try:
-        return float(function(t[chosen], p[chosen]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is undefined is said once, for all clients
+            found = function(t.copy(), p.copy())  # it may write to them
     except (Exception, SystemExit) as reason:  # a function that ends the program fails, too
         raise RequestError(
-            f'the metric "{name}" failed on {len(chosen)} examples: {type(reason).__name__}: '
-            f"{one_line(reason)}. It is called with numpy arrays (targets, predictions) and "
-            "returns a number, NaN where it is undefined."
+            f'the metric "{name}" failed on {len(t)} examples: {type(reason).__name__}: '
+            f"{one_line(reason)}. {contract}"
         ) from reason
+    value = _number(found)
+    if value is None:
+        raise RequestError(
+            f'the metric "{name}" returned {_shown(found)} on {len(t)} examples. {contract}'
+        )
+    return value
+
+
+def _number(found: Any) -> float | None:
+    """Return the one number that a function returned; None if it is something else."""
+    if isinstance(found, str | bytes) or found is None:
+        return None
+    try:
+        values = np.asarray(found.detach().cpu() if hasattr(found, "detach") else found)
+    except Exception:
+        return None
+    if values.size != 1 or values.dtype.kind not in "biuf":
+        return None
+    value = float(values.reshape(()))
+    return None if math.isinf(value) else value
+
+
+def _shown(found: Any) -> str:
+    """Describe what is not a number in a few words."""
+    if isinstance(found, float | int | str | bytes | np.number) or found is None:
+        return repr(found)[:60]
+    shape = getattr(found, "shape", None)
+    return f"{type(found).__name__} of shape {tuple(shape)}" if shape else type(found).__name__

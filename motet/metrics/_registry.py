@@ -157,9 +157,11 @@ def get(metric: str | Metric | Callable[..., Any], *, times: Sequence[float] = (
     made = _of_family(metric, tuple(times))
     if made is None:
         known = [*_TABLE, *FAMILIES, "integrated_brier"]
+        module, _, function = metric.rpartition(".")
+        own = f"{module}:{function}" if module else "module:function"
         raise RequestError(
             f'no metric is called "{metric}"; {nearest(metric.lower(), known)}. Name your own '
-            'as "module:function".'
+            f'as "{own}".'
         )
     return made
 

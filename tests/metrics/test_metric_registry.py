@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.metrics import matthews_corrcoef, roc_auc_score
+import torch
+from sklearn.metrics import fbeta_score, matthews_corrcoef, roc_auc_score
 
 from motet import metrics
 from motet.errors import RequestError
@@ -116,6 +118,69 @@ def test_an_own_function_that_fails_is_named_with_its_reason(reason):
     failed = f'"broken" failed on 5 examples: {type(reason).__name__}'
     with pytest.raises(RequestError, match=failed):
         broken.score(T, P)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [math.inf, -math.inf, "0.5", None, np.zeros(3), [1, [2, 3]], {"score": 1}, 1j, object()],
+    ids=lambda value: str(type(value).__name__),
+)
+def test_what_is_not_one_finite_number_is_refused(returned):
+    own = metric(lambda targets, predictions: returned, higher_is_better=True, name="odd")
+    with pytest.raises(RequestError, match=r'"odd" returned .* on 5 examples') as refused:
+        own.score(T, P)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("returned", [0.5, np.float32(0.5), np.array([0.5]), torch.tensor(0.5)])
+def test_one_number_may_come_in_any_form(returned):
+    own = metric(lambda targets, predictions: returned, higher_is_better=True)
+    assert own.score(T, P) == 0.5
+
+
+def test_a_function_that_writes_to_its_arrays_changes_nothing():
+    def careless_score(targets, predictions):
+        targets[:], predictions[:] = 0, 0
+        return 0.5
+
+    targets, predictions = np.array(T), np.array(P)
+    assert metrics.get(careless_score).score(targets, predictions) == 0.5
+    assert (targets == T).all()
+    assert (predictions == P).all()
+
+
+def test_a_function_that_fails_on_a_resample_is_undefined_there():
+    @metric(higher_is_better=True)
+    def two_classes(targets, predictions):
+        first, second = np.unique(targets)
+        return float(second - first)
+
+    assert np.isnan(two_classes.resampled(T, P, [[1, 1, 1, 1, 1], np.array(T) == 1])).tolist() == [
+        False,
+        True,
+    ]
+
+
+def test_predictions_that_are_not_finite_have_no_value_of_an_own_metric():
+    own = metrics.get("sklearn.metrics:roc_auc_score")  # which refuses NaN
+    assert math.isnan(own.score(T, np.full_like(P, np.nan)))
+
+
+def test_a_partial_function_is_known_by_the_name_of_the_function():
+    own = metrics.get(partial(fbeta_score, beta=2))
+    assert (own.name, own.higher_is_better, own.needs) == ("fbeta_score", True, "classes")
+
+
+def test_a_dotted_path_is_answered_with_the_form_that_works():
+    with pytest.raises(RequestError, match=r'as "sklearn\.metrics:roc_auc_score"'):
+        metrics.get("sklearn.metrics.roc_auc_score")
+
+
+def test_a_module_that_cannot_be_imported_is_refused_with_its_reason(tmp_path, monkeypatch):
+    (tmp_path / "half_written_metric.py").write_text("def score(targets, predictions:\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match="cannot be imported: SyntaxError"):
+        metrics.get("half_written_metric:score")
 
 
 def test_directions_are_known_by_name():

@@ -243,6 +243,16 @@ def test_a_broken_own_metric_is_refused_before_round_1():
         run(Task(linear(2)), federation(classes), 0, metrics=[broken])
 
 
+def test_an_own_metric_that_fails_at_any_client_is_refused_before_round_1(uneven):
+    @motet.metrics.metric(higher_is_better=True)
+    def two_classes(targets, predictions):
+        assert len(np.unique(targets)) == 2, "one class"
+        return 1.0
+
+    with pytest.raises(RequestError, match=r'one class.*client "one-class"'):
+        run(Task(linear(2)), uneven, 0, metrics=[two_classes])
+
+
 # -- what is undefined, and what counts ---------------------------------------------
 
 
