@@ -4,15 +4,22 @@ python benchmarks/verdicts                 # all kinds, about ten minutes
 python benchmarks/verdicts --worlds 20     # a rough picture
 python benchmarks/verdicts --fresh         # kinds of worlds that nothing was chosen on, first;
                                            # then those that were fresh when first published
+python benchmarks/verdicts --all --out counts.jsonl    # every kind; counts are added to the file
+python benchmarks/verdicts --table counts.jsonl        # what they say, a line per sites and seeds
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from kinds import SEEDS, SITES, fresh_kinds, kinds, second_kinds
 from planted import World
+from pooled import print_table
 from rates import Rates, measure, reachable
 
 from motet._verdict.chance import PROBABLE, SURE
@@ -33,17 +40,33 @@ def main() -> None:
     parser.add_argument("--key", type=int, default=0, help="draw other worlds")
     parser.add_argument("--fresh", action="store_true", help="kinds that nothing was chosen on")
     parser.add_argument("--means", action="store_true", help="judge means only, which is faster")
+    parser.add_argument("--all", action="store_true", help="these and the others")
+    parser.add_argument("--out", type=Path, help="add the counts of every kind to a file")
+    parser.add_argument("--table", type=Path, nargs="*", help="print what such files say")
     asked = parser.parse_args()
+    if asked.table:
+        print_table(asked.table)
+        return
     print(HEAD)
     print("|---" * 11 + "|")
     for sites in asked.sites:
         # Sites are many in large worlds: fewer of them tell as much about a site.
         worlds = max(1, asked.worlds if sites < 500 else asked.worlds // 10)
         for seeds in asked.seeds:
-            asked_kinds = [fresh_kinds, second_kinds] if asked.fresh else [kinds]
-            for name, world in (pair for kind in asked_kinds for pair in kind(sites, seeds)):
-                if asked.kind in name:
-                    row(name, world, measure(world, worlds, key=asked.key, means=asked.means))
+            for name, world in _asked(asked, sites, seeds):
+                rates = measure(world, worlds, key=asked.key, means=asked.means)
+                row(name, world, rates)
+                if asked.out:
+                    line = {"kind": name, "cell": (sites, seeds), **asdict(rates)}
+                    with asked.out.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+
+
+def _asked(asked: argparse.Namespace, sites: int, seeds: int) -> Iterator[tuple[str, World]]:
+    """Yield the kinds of worlds that were asked for."""
+    fresh, first = asked.fresh or asked.all, asked.all or not asked.fresh
+    for kind in [fresh_kinds, second_kinds] * fresh + [kinds] * first:
+        yield from ((name, world) for name, world in kind(sites, seeds) if asked.kind in name)
 
 
 def row(name: str, world: World, rates: Rates) -> None:
