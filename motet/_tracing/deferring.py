@@ -23,6 +23,7 @@ from motet._tracing.nodes import (
     shape_of,
 )
 from motet._tracing.pending import Deferring, Layer
+from motet._tracing.scripts import scripted
 
 
 def deferring(program: fx.GraphModule, *, donated: int, data: int) -> Deferring | None:
@@ -52,7 +53,7 @@ def deferring(program: fx.GraphModule, *, donated: int, data: int) -> Deferring 
         return None
     graph.lint()
     program.recompile()
-    return Deferring(program.forward, tuple(layers))
+    return Deferring(scripted(program), tuple(layers))
 
 
 def _can_wait(weights: fx.Node, update: Any, x: fx.Node) -> bool:

@@ -61,10 +61,11 @@ def trace(
     """Record a step and run all passes; see `motet._tracing.programs` for the arguments."""
     from motet._tracing.deferring import deferring
     from motet._tracing.graphs import simplified
+    from motet._tracing.scripts import scripted
 
     module = simplified(step, values, donated, constants)
     later = None if data is None else deferring(module, donated=donated, data=data)
-    return Traced(module.forward, later)
+    return Traced(scripted(module), later)
 
 
 def count(work: Callable[[], object]) -> Counts:
