@@ -17,6 +17,7 @@ from motet._compare.comparison_dir import ComparisonDirectory
 from motet._compare.comparison_spec import ComparisonSpec
 from motet._compare.config import plan_from_dict
 from motet._compare.tuning import Search
+from motet._engine.backends.plan.probing import Trial
 from motet._engine.evaluation import Evaluation, Score
 from motet._engine.federation import Run
 from motet._engine.observers import Watcher
@@ -347,3 +348,17 @@ def test_a_wrong_key_of_a_comparison_is_said_with_its_place(compared, sentence):
     with pytest.raises(RequestError) as refused:
         plan_from_dict({"compare": compared})
     assert sentence in str(refused.value)
+
+
+def test_a_method_is_tried_out_once_whatever_the_number_of_seeds(monkeypatch):
+    tried, check_work = [], Trial.check_work
+
+    def noted(trial):
+        tried.append(trial.setting.method.name)
+        check_work(trial)
+
+    monkeypatch.setattr(Trial, "check_work", noted)
+    spec = ComparisonSpec.of([motet.FedPer()], *small_comparisons.world(), rounds=1, seeds=3)
+    plans = [spec.start("fedper", seed).backend.plan for seed in spec.seeds]
+    assert sorted(tried) == ["fedavg", "fedavg-ft", "fedper", "local"]
+    assert plans[0] is plans[1] is plans[2] is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from motet._compare.budget import Budget
 from motet._compare.comparison import Comparison
@@ -16,6 +16,7 @@ from motet._compare.shared_training import Entry, refused, train_together
 from motet._compare.tuning import Search, Trial
 from motet._core.keys import Key
 from motet._core.points import Point
+from motet._engine.backends.plan.planning import ExecutionPlan
 from motet._engine.federation import Run, start
 from motet._engine.looks import Looks, interval
 from motet._engine.observers import Watcher
@@ -35,6 +36,15 @@ LEAST_LOOKS = 5  # where looks choose the round that is judged
 Methods = Sequence[AnyMethod] | Mapping[str, AnyMethod]
 
 
+class TriedOut(NamedTuple):
+    """A run that has passed the trial before round 1, and the plan that came of it."""
+
+    method: AnyMethod
+    data: Federation
+    rounds: int
+    plan: ExecutionPlan | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSpec:
     """A checked comparison, ready to run.
@@ -49,6 +59,7 @@ class ComparisonSpec:
         tried: The result of every trial, as JSON values.
         settings: Options of `motet.run`, without rounds and seed.
         tasks: Where runs are tasks on Ray, and how many at once; None: one after another, here.
+        tried_out: What has passed the trial before round 1.
     """
 
     entries: Mapping[str, AnyMethod]
@@ -63,6 +74,7 @@ class ComparisonSpec:
     tried: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: Mapping[str, Any] | None = None
+    tried_out: list[TriedOut] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -137,8 +149,16 @@ class ComparisonSpec:
 
     def start(self, label: str, seed: int, store: Store | None = None) -> Run:
         """Return a run of one method, ready for its first round."""
+        method = self.entries[label]
         settings = {**self.settings, "rounds": self.rules.rounds, "seed": seed, "store": store}
-        return start(self.entries[label], self.task, self.data, **settings)
+        asked = (method, self.data, self.rules.rounds)
+        known = next((tried for tried in self.tried_out if tried[:3] == asked), None)
+        if known is not None:  # another seed changes neither the work nor its shapes
+            settings |= {"trial": False, "plan": known.plan}
+        run = start(method, self.task, self.data, **settings)
+        if known is None:
+            self.tried_out.append(TriedOut(*asked, run.backend.plan))
+        return run
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:

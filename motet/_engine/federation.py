@@ -21,6 +21,7 @@ from motet._core.text import plural
 from motet._engine import evaluating
 from motet._engine.backends.backend import Backend
 from motet._engine.backends.factory import make_backend
+from motet._engine.backends.plan.planning import ExecutionPlan
 from motet._engine.divergence import Divergence
 from motet._engine.evaluation import Evaluation, Weigh
 from motet._engine.faults import NO_FAULTS, Faults
@@ -349,6 +350,7 @@ def start(
     store: Store | None = None,
     faults: Faults = NO_FAULTS,
     trial: bool = True,
+    plan: ExecutionPlan | None = None,
     metrics: Sequence[Any] | None = None,
     weigh: Weigh = "clients",
     serving_steps: int | None = None,
@@ -385,9 +387,8 @@ def start(
     )
     server = first_server(setting)
     check_finite(f"the first server state of {method.name}", server)
-    chosen = make_backend(
-        backend, setting, size, server=server if trial and rounds else None, **options
-    )
+    tried = server if trial and rounds else None
+    chosen = make_backend(backend, setting, size, server=tried, plan=plan, **options)
     # The backend's setting: it may keep private states elsewhere.
     return Run(
         chosen.setting, chosen, cohort, tree.clone(server), warnings=(*found, *given.remarks)

@@ -23,7 +23,13 @@ SETTINGS = (*RUN, *OPTIONS, *RAY_OPTIONS)  # of `motet.run`
 
 
 def make_backend(
-    name: str, setting: RunSpec, cohort: int, *, server: Any = None, **options: Any
+    name: str,
+    setting: RunSpec,
+    cohort: int,
+    *,
+    server: Any = None,
+    plan: ExecutionPlan | None = None,
+    **options: Any,
 ) -> Backend:
     """Make the backend called `name`; "auto" stacks clients whenever the method allows it.
 
@@ -32,6 +38,7 @@ def make_backend(
         setting: What is run.
         cohort: Clients per round.
         server: The state before the first round, for a try-out; None: nothing is tried out.
+        plan: The plan of an equal run; None: it is made.
         **options: Of the plan, and of Ray.
     """
     if name == "auto":
@@ -51,7 +58,7 @@ def make_backend(
         return _on_ray(setting, cohort, trial, **options)
     if name == "serial":  # chunks and workers mean nothing here, and must not change a result
         return Serial(setting)
-    return Vectorized(setting, make_plan(setting, cohort, trial, **options))
+    return Vectorized(setting, plan or make_plan(setting, cohort, trial, **options))
 
 
 def _on_ray(
