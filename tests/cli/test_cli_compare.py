@@ -7,8 +7,7 @@ import pytest
 import motet as library
 from motet._compare.comparison_spec import ComparisonSpec
 
-SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5)
-SMALLER = (*SMALL, "--limit", 240)  # rows: for tests that run several comparisons
+SMALL = ("--clients", 4, "--rounds", 2, "--cohort", 0.5, "--limit", 240)
 
 
 def result(shown):
@@ -33,7 +32,8 @@ def test_a_comparison_shows_a_table_that_fits_and_a_verdict(motet):
 def test_the_command_and_python_give_bitwise_the_same_numbers(motet):
     shown = motet("compare", "--seeds", "1", *SMALL, "--lr", 0.05, "--seed", 3, "--json", "--quiet")
     assert shown.err == ""
-    data = library.data.load("digits", library.data.Pathological(clients=4, classes=2), seed=3)
+    pathological = library.data.Pathological(clients=4, classes=2)
+    data = library.data.load("digits", pathological, seed=3, limit=240)
     task = library.Task(
         build=lambda: library.models.build("mlp", shape=data.shape, classes=data.classes)
     )
@@ -93,20 +93,20 @@ def test_a_kept_comparison_goes_on_after_an_interruption(motet, monkeypatch, tmp
 
     with monkeypatch.context() as patch:
         patch.setattr(ComparisonSpec, "run", interrupted_at_fedper)
-        stopped = motet("compare", "--seeds", "1", *SMALLER, "--out", "kept")
+        stopped = motet("compare", "--seeds", "1", *SMALL, "--out", "kept")
     assert stopped.code == 130
     assert "3 of 4 runs have finished. Go on with `motet resume kept`." in stopped.err
     assert not (tmp_path / "kept" / "comparison.json").exists()
     resumed = motet("resume", "kept", "--json")
     assert resumed.code == 0
     assert "fedavg" not in resumed.err  # it had finished
-    whole = result(motet("compare", "--seeds", "1", *SMALLER, "--json"))
+    whole = result(motet("compare", "--seeds", "1", *SMALL, "--json"))
     assert results(result(resumed)) == results(whole)
     kept = json.loads((tmp_path / "kept" / "comparison.json").read_text())
     assert results(kept) == results(whole)
-    assert motet("compare", "--seeds", "1", *SMALLER, "--out", "kept").code == 2
+    assert motet("compare", "--seeds", "1", *SMALL, "--out", "kept").code == 2
     assert (
-        motet("compare", "--seeds", "1", *SMALLER, "--out", "kept", "--overwrite", "--quiet").code
+        motet("compare", "--seeds", "1", *SMALL, "--out", "kept", "--overwrite", "--quiet").code
         == 0
     )
 
@@ -114,7 +114,7 @@ def test_a_kept_comparison_goes_on_after_an_interruption(motet, monkeypatch, tmp
 def test_clients_left_out_in_turn_are_not_left_out_again_after_an_interruption(
     motet, monkeypatch, tmp_path
 ):
-    asked = ("compare", "--seeds", "2", "--methods", "fedper", *SMALLER, "--leave-one-out")
+    asked = ("compare", "--seeds", "2", "--methods", "fedper", *SMALL, "--leave-one-out")
     run, without = ComparisonSpec.run, []
 
     def interrupted_at_the_fourth(self, labels, seed, watcher):
@@ -148,7 +148,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(motet, monkeypatch, tmp_
 
     with monkeypatch.context() as patch:
         patch.setattr(ComparisonSpec, "run", interrupted_at_the_third)
-        assert motet("compare", "--seeds", "1", *SMALLER, "--tune", 3, "--out", "kept").code == 130
+        assert motet("compare", "--seeds", "1", *SMALL, "--tune", 3, "--out", "kept").code == 130
     tried = (tmp_path / "kept" / "trials.jsonl").read_text().splitlines()
     assert len(tried) == len(asked) - 1
     again = []
@@ -157,7 +157,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(motet, monkeypatch, tmp_
     )
     resumed = motet("resume", "kept", "--json")
     assert not set(again) & set(asked[:-1])
-    whole = result(motet("compare", "--seeds", "1", *SMALLER, "--tune", 3, "--json"))
+    whole = result(motet("compare", "--seeds", "1", *SMALL, "--tune", 3, "--json"))
     assert results(result(resumed)) == results(whole)
     assert result(resumed)["tried"] == whole["tried"]
 
@@ -165,9 +165,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(motet, monkeypatch, tmp_
 def test_a_directory_holds_everything_and_its_configs_give_the_same_numbers(motet, tmp_path):
     import pyarrow.parquet as parquet
 
-    first = result(
-        motet("compare", "--seeds", "1", *SMALLER, "--tune", 2, "--out", "kept", "--json")
-    )
+    first = result(motet("compare", "--seeds", "1", *SMALL, "--tune", 2, "--out", "kept", "--json"))
     kept = tmp_path / "kept"
     assert (kept / "report.html").stat().st_size > 1000
     scores = parquet.read_table(kept / "clients.parquet").to_pylist()
@@ -238,7 +236,7 @@ def test_sinks_hear_of_a_comparison(motet, tmp_path):
 def test_methods_that_nobody_named_are_left_out_if_they_cannot_run(motet, tmp_path):
     """A linear model has no head to keep; a comparison by default or of all goes on without."""
     (tmp_path / "c.toml").write_text('[compare]\nmethods = ["all"]\n[model]\nname = "logistic"\n')
-    few = ("--clients", 3, "--rounds", 1, "--seeds", 1)
+    few = ("--clients", 3, "--rounds", 1, "--seeds", 1, "--limit", 120)
     shown = motet("compare", "c.toml", *few, "--json")
     assert shown.code == 0
     assert "left out fedbabu: head= covers the whole network" in shown.err

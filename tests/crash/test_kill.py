@@ -10,7 +10,7 @@ from saved import assert_same_run, saved_state
 from worlds import METHODS, STORES
 
 HERE = Path(__file__).parent
-KILLS = 7  # for each of 4 methods and 2 stores: 56 in all, 32 of them before a change on disk
+KILLS = 5  # for each of 4 methods and 2 stores: 40 in all, 24 of them before a change on disk
 
 
 @pytest.fixture(scope="module")
