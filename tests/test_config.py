@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
 import pytest
 
 import motet
@@ -26,7 +27,8 @@ from motet.config import (
     write_tables,
 )
 from motet.config._hyperparameters import hyperparameters
-from motet.data import Dirichlet, Natural, Pathological
+from motet.config._sections import FolderData
+from motet.data import Dirichlet, Natural, Pathological, from_arrays
 from motet.errors import CapabilityError, RequestError
 from motet.method import AnyMethod
 from motet.methods._catalog import method_class, method_names
@@ -175,6 +177,9 @@ def test_a_methods_own_hyperparameters_come_first_with_what_the_docstring_says()
         ({"name": "fedper", "server_optimizer": {"lr": 1}}, "needs kind"),
         ({"name": "fedper", "optimizer": {"lr": -1}}, "must be 0 or more"),
         ({"name": "fedper", "epochs": 1, "steps": 1}, "not both"),
+        ({"name": "fedper", "schedule": {"factor": 0.9}}, "needs kind, to say which schedule"),
+        ({"name": "fedper", "schedule": {"kind": "exponential", "factor": -1}}, "above 0; got -1"),
+        ({"name": "fedper", "schedule": {"kind": "linear", "warmup": 3}}, "between 0 and 1"),
         ({}, "no method is named"),
         ({"name": "no.such:Thing"}, 'cannot import method "no.such:Thing"'),
         ({"name": "motet.optim:Sgd"}, "is not a method"),
@@ -261,6 +266,13 @@ def test_a_wrong_model_is_refused_once_the_data_are_known(model, sentence):
     with pytest.raises(RequestError) as refused:
         experiment.resolved(experiment.federation())
     assert sentence in str(refused.value)
+
+
+def test_a_network_for_sequences_scores_as_many_positions_as_the_data_have(tmp_path):
+    for targets, wanted in ((np.zeros(6, np.int64), "last"), (np.zeros((6, 5), np.int64), "every")):
+        data = from_arrays({"a": (np.zeros((6, 5), np.int64), targets)})
+        model = ModelChoice(name="char-lstm", options={"hidden": 4})
+        assert model.resolved(data, FolderData(folder=str(tmp_path))).options["predict"] == wanted
 
 
 def small_network(shape, classes, width=4):

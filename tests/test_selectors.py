@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 from motet import Blocks, Task, models
@@ -156,6 +157,17 @@ def test_all_blocks_cover_the_whole_model():
 def test_a_typo_is_refused_with_the_names():
     with pytest.raises(SelectorError, match=r'called "laier1"; did you mean "layer1"\?.*layer10'):
         select(Residual(), "laier1")
+
+
+def test_of_a_large_network_the_outer_modules_and_the_nearest_are_named():
+    with torch.device("meta"):
+        network = models.build("resnet-18", shape=(3, 32, 32), classes=10)
+    with pytest.raises(SelectorError) as refused:
+        select(network, "stage1.conv1")
+    said = str(refused.value)
+    assert "stage1.0.conv1" in said
+    assert "stage4" in said
+    assert "shortcut" not in said
 
 
 def test_a_part_of_a_name_is_a_typo_too():

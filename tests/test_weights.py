@@ -164,6 +164,7 @@ def test_names_and_shapes_that_do_not_fit_are_refused(tmp_path, rename, kind, co
         (lambda path: None, "there is no run, checkpoint or .safetensors file at"),
         (lambda path: path.write_bytes(b"not tensors"), "is not a complete safetensors file"),
         (lambda path: path.mkdir(), "is not the directory of a run with a checkpoint"),
+        (lambda path: save_file({}, path), "holds no weights to start from"),
     ],
 )
 def test_a_path_without_weights_is_refused_before_round_1(tmp_path, make, complaint):

@@ -38,6 +38,10 @@ class Exponential:
 
     factor: float = 0.99
 
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < math.inf:
+            raise RequestError(f"Exponential(factor=) must be above 0; got {self.factor}.")
+
     def __call__(self, number: int, total: int) -> float:
         return float(self.factor**number)
 
@@ -54,6 +58,9 @@ class Linear:
     """
 
     warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_range(self, "warmup", 0, 1)
 
     def __call__(self, number: int, total: int) -> float:
         peak = self.warmup * total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from torch import nn
@@ -17,6 +18,7 @@ NORM_LAYERS = (
     nn.LocalResponseNorm,
     nn.RMSNorm,
 )
+MANY = 12  # modules that an error lists with all that is in them
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 ENDS = {"head": -1, "output": -1, "input": 0}  # roles that are one block, and which
 LOW_RANK = {  # parts of names: ours and peft's
@@ -143,6 +145,9 @@ def _by_name(module: nn.Module, name: str) -> set[str]:
     if not covered:
         modules = {path for path, _ in module.named_modules() if path and _under(module, path)}
         known = modules | {role for role in ROLES if role != name and _by_role(module, role)}
+        if len(known) > MANY:
+            close = get_close_matches(name, known, n=MANY // 2)
+            known = {path for path in known if "." not in path or path in close}
         raise SelectorError(
             f'no parameter is in a module called "{name}"; {nearest(name, known)}. '
             "Name whole modules by their dotted path."

@@ -57,6 +57,12 @@ class Weights:
         """
         held = self.renamed(read_weights(Path(self.path)))
         self._check_hash(held)
+        if not held:
+            raise RequestError(
+                f"{self.path} holds no weights to start from. A run of a method without a model "
+                "for all clients, such as local, has none; name a run of another method, or a "
+                ".safetensors file with tensors."
+            )
         known = (*task.names, *task.frozen)
         values = {name: held[name] for name in known if name in held}
         if not (task.parameters | task.frozen.keys()) & values.keys():

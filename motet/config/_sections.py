@@ -34,7 +34,7 @@ PADDING_SEEN = 20  # clients whose targets are looked at for padding, where no l
 class _Changes:
     """What may be changed about the data of any source."""
 
-    augment: tuple[str, ...] = ()
+    augment: tuple[str, ...] | str = ()
     retarget: bool | Literal["any"] | dict[str, str] = False
     seed: int = 0
 
@@ -52,7 +52,8 @@ class _Changes:
         elif self.retarget:
             anyhow = self.retarget == "any"
             federation = federation.retarget(seed=self.seed, fixed_points=anyhow)
-        return federation.augmented(*self.augment) if self.augment else federation
+        names = (self.augment,) if isinstance(self.augment, str) else self.augment
+        return federation.augmented(*names) if names else federation
 
 
 @describes("data")

@@ -113,7 +113,8 @@ def _read_member(hint: Any, value: Any, where: str, default: Any) -> Any:
 
 
 def _change_member(family: Family, table: dict[str, Any], where: str, default: Any) -> Any:
-    if not is_dataclass(default) or isinstance(default, type):
+    # A default without a key, such as the constant schedule, has nothing to change either.
+    if not is_dataclass(default) or isinstance(default, type) or not fields(default):
         members = ", ".join(family.members)
         raise RequestError(
             f"[{where}] needs {family.tag}, to say which {family.what} it is: {members}."

@@ -11,10 +11,11 @@ from torch import Tensor
 from motet._core.keys import Key
 from motet._core.schedules import Cosine
 from motet._core.selectors import module_path
+from motet._core.text import plural
 from motet._core.tree import State
 from motet._training.batching import Plan, batches, draw
 from motet._training.fitting import fit
-from motet.errors import RequestError, nearest
+from motet.errors import MotetError, RequestError, nearest
 from motet.models._registry import build, names
 from motet.optim import Sgd
 from motet.task import Task
@@ -42,7 +43,10 @@ def learned_features(
         raise RequestError(
             f'embed: no network is called "{how.network}"; {nearest(how.network, names())}.'
         )
-    task = Task(lambda: build(how.network, shape=x.shape[1:], classes=classes))
+    try:
+        task = Task(lambda: build(how.network, shape=x.shape[1:], classes=classes))
+    except MotetError as reason:
+        raise RequestError(f"embed.network: {reason}") from None
     state = _trained(how, task, x, y, key)
     head = module_path(task.skeleton, "head")
 
@@ -66,8 +70,8 @@ def _trained(how: Training, task: Task, x: Tensor, y: Tensor, key: Key) -> State
             return state
     raise RequestError(
         f"embed: {how.network} reached an accuracy of {reached:.0%} on its training rows in "
-        f"{how.epochs} epochs; {how.accuracy:.0%} was asked for. Raise embed.epochs, change "
-        "embed.lr, or lower embed.accuracy."
+        f"{plural(how.epochs, 'epoch')}; {how.accuracy:.0%} was asked for. Raise "
+        "embed.epochs, change embed.lr, or lower embed.accuracy."
     )
 
 

@@ -10,6 +10,7 @@ from torch import nn
 import motet
 from motet._core.keys import Key
 from motet._engine.federation import start
+from motet.config import experiment_from_dict
 from motet.data import Dirichlet, Normalize, Split, from_arrays, load, rebuild
 from motet.data._augment import augmented
 from motet.errors import CapabilityError, RequestError
@@ -123,6 +124,11 @@ def test_augmentation_is_part_of_the_manifest_and_comes_back():
     data = load("digits", Dirichlet(clients=3, alpha=1.0), limit=200).augmented("flip", "flip")
     assert data.recipe["steps"] == [{"augment": ["flip"]}]
     assert rebuild(data.manifest()).augment == ("flip",)
+
+
+def test_a_single_augmentation_needs_no_list_in_a_config():
+    tables = {"method": {"name": "local"}, "data": {"name": "digits", "augment": "flip"}}
+    assert experiment_from_dict(tables).federation().augment == ("flip",)
 
 
 def test_unknown_augmentations_and_data_that_are_no_images_are_refused():

@@ -75,6 +75,8 @@ def test_a_config_holds_an_embedding_and_the_manifest_brings_it_back():
         (lambda x: 3, "one vector per row, got a number for 150 rows"),
         (lambda x: x.flatten(1), r"failed on a NumPy array of shape \(150, .*: TypeError: order"),
         (lambda x: x * np.nan, "finite numbers; row 0 has a NaN"),
+        ("vgg-11", r"embed\.network: vgg-11 needs images of at least 32 x 32 pixels"),
+        (lambda x: x * 0, "groups=2 need as many different vectors, .* 1 group, .* by embed"),
     ],
 )
 def test_an_embedding_that_does_not_work_is_refused(embed, complaint):

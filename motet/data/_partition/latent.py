@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet._core.keys import Key
+from motet._core.text import plural
 from motet.data._partition.base import Partition, Rows, require_enough, require_whole
 from motet.data._partition.counts import deal, encode, raise_to_minimum, share_equally
 from motet.data._partition.embedding import Embedding, embedding_named, fingerprint
@@ -63,12 +65,25 @@ class Latent(Partition):
                 f"groups={self.groups} is more than the number of rows, {len(raw.x)}."
             )
         from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
 
         key = key.fold("latent")
-        groups = KMeans(self.groups, n_init=4, random_state=key.integer(31)).fit_predict(
-            self._reduced(raw, key)
-        )
-        return np.asarray(groups, np.int64)
+        reduced = self._reduced(raw, key)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # too few vectors: refused below
+            found = KMeans(self.groups, n_init=4, random_state=key.integer(31)).fit_predict(reduced)
+        groups = np.asarray(found, np.int64)
+        self._require_groups(len(np.unique(groups)))
+        return groups
+
+    def _require_groups(self, found: int) -> None:
+        if found < self.groups:
+            source = "their vectors by embed" if self.embed is not None else "inputs"
+            raise RequestError(
+                f"groups={self.groups} need as many different vectors, but the rows fall into "
+                f"{plural(found, 'group')}, because {source} are alike. Lower "
+                "data.partition.groups, or choose another data.partition.embed."
+            )
 
     def _reduced(self, raw: Raw, key: Key) -> NDArray[np.float32]:
         """Reduce the vectors of all rows by PCA; those of a trained network are kept on disk."""
@@ -85,6 +100,8 @@ class Latent(Partition):
     def _principal(self, vectors: NDArray[np.float32], key: Key) -> NDArray[np.float32]:
         from sklearn.decomposition import PCA
 
+        if (vectors == vectors[:1]).all():
+            self._require_groups(1)
         kept = min(self.components, *vectors.shape)
         reduced = PCA(kept, random_state=key.integer(31)).fit_transform(vectors)
         return np.asarray(reduced, np.float32)
