@@ -1,12 +1,18 @@
 """A small world of hospitals with raw rows of every kind, and exports of its models."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
 
 import motet
-from motet.data import Column, Scaling, Schema, Split, Target
+from motet._engine.federation import Run
+from motet.data import Column, Federation, Scaling, Schema, Split, Target
+from motet.method import AnyMethod
 
 SITES = ("north", "south", "St. Mary / east")
 COLUMNS = (
@@ -19,7 +25,9 @@ COLUMNS = (
 )
 
 
-def schema(kind="classes", *, fills=True, columns=COLUMNS):
+def schema(
+    kind: str = "classes", *, fills: bool = True, columns: Sequence[Column] = COLUMNS
+) -> Schema:
     """The schema of the world; with statistics of its own for one site."""
     names = [name for column in columns for name in column.features]
     usual = {"age": (55.0, 14.0), "chol": (240.0, 50.0), "visit:age": (5.0, 3.0)}
@@ -38,12 +46,12 @@ def schema(kind="classes", *, fills=True, columns=COLUMNS):
     )
 
 
-def raw_rows(rows, *key, fills=True):
+def raw_rows(rows: int, *key: str, fills: bool = True) -> dict[str, list[Any]]:
     """Raw rows, as columns; with missing values if they are filled."""
     rng = motet.Key(0).fold("hospital", *key).numpy()
     gap = 0.1 if fills else 0.0
 
-    def holed(values):
+    def holed(values: list[Any]) -> list[Any]:
         return [None if rng.random() < gap else value for value in values]
 
     days = rng.integers(0, 2000, rows)
@@ -57,7 +65,7 @@ def raw_rows(rows, *key, fills=True):
     }
 
 
-def federation(kind="classes", *, fills=True, rows=40):
+def federation(kind: str = "classes", *, fills: bool = True, rows: int = 40) -> Federation:
     """Three sites whose inputs are encoded raw rows; the outcome depends on age and sex."""
     made, train = schema(kind, fills=fills), {}
     for site in SITES:
@@ -72,7 +80,7 @@ def federation(kind="classes", *, fills=True, rows=40):
     return replace(data, schema=made)
 
 
-def finished(method, data, *, rounds=2):
+def finished(method: AnyMethod, data: Federation, *, rounds: int = 2) -> Run:
     """A run of a reference network."""
     loss = "mse" if data.classes is None else "cross_entropy"
     shape, classes = data.shape, data.classes

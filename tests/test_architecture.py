@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -34,15 +35,25 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imports(path: Path, *, lazy: bool = True) -> Iterator[str]:
-    """Yield the modules a file imports; without `lazy` only those it imports when it is loaded."""
-    for node in ast.walk(parsed(path)) if lazy else loaded_nodes(parsed(path)):
+    """List the modules a file imports; without `lazy` only those it imports when it is loaded."""
+    return imported_names(ast.walk(parsed(path)) if lazy else loaded_nodes(parsed(path)))
+
+
+def imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path.name} imports relatively"
+            assert node.level == 0, f"a relative import in line {node.lineno}"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield full if full in MODULES else node.module
+
+
+def imports_in_functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imported_names(ast.walk(node))
 
 
 def loaded_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -169,11 +180,41 @@ def test_modules_do_not_import_each_other_in_a_circle():
         visit(module, ())
 
 
+def test_no_import_inside_a_function_dodges_a_circle():
+    """It may save time at the start or wait for an optional package, but not hide a knot."""
+    edges = {m: {n for n in imports(p, lazy=False) if n in MODULES} for m, p in MODULES.items()}
+
+    def loads(module: str) -> set[str]:
+        found, left = set[str](), [module]
+        while left:
+            new = edges[left.pop()] - found
+            found |= new
+            left += new
+        return found
+
+    wrong = [
+        f"{module} imports {name} late"
+        for module, path in MODULES.items()
+        for name in imports_in_functions(path)
+        if name in MODULES and module in loads(name)
+    ]
+    assert not wrong
+
+
 def test_no_module_is_named_after_a_package_that_it_imports():
     wrong = [
         m for m, p in MODULES.items() for n in imports(p) if n.split(".")[0] == m.rpartition(".")[2]
     ]
     assert not [m for m in wrong if m != "motet"]
+
+
+def test_the_drawing_shows_the_layers_that_the_contract_holds():
+    contract = (ROOT.parent / ".importlinter").read_text(encoding="utf-8").partition("layers =")[2]
+    held = [line.replace("motet.", "").split(" | ") for line in contract.split("\n") if line]
+    drawing = (DOCS / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    rows = [line.split("│")[1].strip() for line in drawing.splitlines() if "│" in line]
+    drawn = [re.match(r"\w+( · \w+)*", row)[0].split(" · ") for row in rows]
+    assert drawn == [[name.strip() for name in layer] for layer in held]
 
 
 # -- what nobody does ---------------------------------------------------------

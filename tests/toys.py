@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.func import vmap
 
 from motet._core import tree
 from motet._core.aggregation.mean import Gather, Reduce
 from motet._core.keys import Key
-from motet._training.batching import Plan
+from motet._core.tree import State
+from motet._training.batching import Batches, Plan
 from motet._training.fitting import fit
-from motet.data import from_arrays
-from motet.method import Card, Method, PerClient
+from motet.data import Federation, from_arrays
+from motet.method import Card, Method, PerClient, RoundInfo
 from motet.methods._fedavg import FedAvg
-from motet.task import Loss
+from motet.task import Batch, Loss, Task
 
 CARD = Card(
     title="toy",
@@ -43,37 +47,41 @@ class ToyAMP(Method):
     name: ClassVar[str] = "toy-amp"
     card: ClassVar[Card] = CARD
 
-    def init_server(self, task, initial, clients, key):
+    def init_server(self, task: Task, initial: State, clients: Sequence[str], key: Key) -> Any:
         return dict.fromkeys(clients, initial)
 
-    def init_client(self, task, initial, key):
+    def init_client(self, task: Task, initial: State, key: Key) -> State:
         return initial
 
-    def broadcast(self, server, info):
+    def broadcast(self, server: dict[str, State], info: RoundInfo) -> PerClient[State]:
         mean = self._mean(server)
         return PerClient(
             {c: tree.interpolate(mean, server.get(c, mean), self.own) for c in info.cohort}
         )
 
-    def client_update(self, down, client, data, task):
+    def client_update(
+        self, down: State, client: Any, data: Mapping[str, Batches], task: Task
+    ) -> tuple[State, Any]:
         trained = fit(
             task, client, data["train"], self.optimizer, loss=self._pulled(task), given=(down,)
         )
         return trained, trained
 
-    def _pulled(self, task):
-        def objective(state, batch, anchor) -> Loss:
+    def _pulled(self, task: Task) -> Callable[..., Loss]:
+        def objective(state: State, batch: Batch, anchor: State) -> Loss:
             return task.loss(state, batch) + self.pull / 2 * tree.squared_distance(state, anchor)
 
         return objective
 
-    def server_update(self, server, combined, info, task):
+    def server_update(self, server: Any, combined: Any, info: RoundInfo, task: Task) -> Any:
         return server | combined
 
-    def personalize(self, down, client, data, task):
+    def personalize(
+        self, down: State, client: State, data: Mapping[str, Batches], task: Task
+    ) -> State:
         return client
 
-    def _mean(self, server):
+    def _mean(self, server: dict[str, State]) -> State:
         stacked = tree.stack(list(server.values()))
         return tree.tree_map(lambda leaf: leaf.mean(0), stacked)
 
@@ -87,24 +95,28 @@ class ToyEnsemble(FedAvg):
     name: ClassVar[str] = "toy-ensemble"
     card: ClassVar[Card] = CARD
 
-    def init_server(self, task, initial, clients, key: Key):
+    def init_server(self, task: Task, initial: State, clients: Sequence[str], key: Key) -> Any:
         # One model from the common start, the others from draws of their own.
         others = [task.init(key.fold("model", i)) for i in range(1, self.models)]
         return tree.stack([initial, *others])
 
-    def client_update(self, down, client, data, task):
-        def train(state):
+    def client_update(
+        self, down: State, client: Any, data: Mapping[str, Batches], task: Task
+    ) -> tuple[State, Any]:
+        def train(state: State) -> State:
             return fit(task, state, data["train"], self.optimizer)
 
         return vmap(train)(down), client
 
-    def server_update(self, server, combined, info, task):
+    def server_update(self, server: Any, combined: Any, info: RoundInfo, task: Task) -> Any:
         return combined
 
-    def personalize(self, down, client, data, task):
+    def personalize(
+        self, down: State, client: State, data: Mapping[str, Batches], task: Task
+    ) -> State:
         return down
 
-    def predict(self, personal, x, task):
+    def predict(self, personal: State, x: Tensor, task: Task) -> Tensor:
         return vmap(lambda state: task.predict(state, x))(personal).mean(0)
 
 
@@ -115,22 +127,31 @@ class ToyPhases(FedAvg):
     name: ClassVar[str] = "toy-phases"
     card: ClassVar[Card] = CARD
 
-    def plans(self):
+    def plans(self) -> dict[str, Plan]:
         return {
             "head": Plan(steps=3, batch_size=self.batch_size, part=(0, 2), stream="head"),
             "body": Plan(epochs=2, batch_size=self.batch_size, part=(1, 2), stream="body"),
         }
 
-    def client_update(self, down, client, data, task):
+    def client_update(
+        self, down: State, client: Any, data: Mapping[str, Batches], task: Task
+    ) -> tuple[State, Any]:
         head = task.select(("head",))
         state = fit(task, down, data["head"], self.optimizer, train=head)
         return fit(task, state, data["body"], self.optimizer, train=down.keys() - head), client
 
 
-def arrays(sizes, *, features=4, classes=3, seed=0, splits=("train", "val", "test")):
+def arrays(
+    sizes: Mapping[str, int],
+    *,
+    features: int = 4,
+    classes: int = 3,
+    seed: int = 0,
+    splits: Sequence[str] = ("train", "val", "test"),
+) -> Federation:
     """Make a federation of random examples, `sizes` per client, equally many in each split."""
 
-    def draw(client, split, size):
+    def draw(client: str, split: str, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
         rng = Key(seed).fold(client, split).numpy()
         return rng.normal(size=(size, features)).astype("float32"), rng.integers(0, classes, size)
 
@@ -138,7 +159,7 @@ def arrays(sizes, *, features=4, classes=3, seed=0, splits=("train", "val", "tes
     return from_arrays(**pairs, classes=classes)
 
 
-def largest_gap(a, b):
+def largest_gap(a: Any, b: Any) -> float:
     """Return the largest difference between two equal trees."""
     gaps = [
         (x.double() - y.double()).abs() for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True)
@@ -146,7 +167,7 @@ def largest_gap(a, b):
     return max((float(gap.max()) for gap in gaps if gap.numel()), default=0.0)
 
 
-def assert_close(a, b, tolerance=1e-6):
+def assert_close(a: Any, b: Any, tolerance: float = 1e-6) -> None:
     """Compare two trees by name."""
     assert dict(tree.flatten(a)).keys() == dict(tree.flatten(b)).keys()
     named = dict(tree.flatten(b))
@@ -156,7 +177,7 @@ def assert_close(a, b, tolerance=1e-6):
         )
 
 
-def assert_same(a, b):
+def assert_same(a: Any, b: Any) -> None:
     """Compare two trees by name, to the last bit."""
     assert dict(tree.flatten(a)).keys() == dict(tree.flatten(b)).keys()
     named = dict(tree.flatten(b))

@@ -53,13 +53,17 @@ def noting(standing: str) -> Iterator[None]:
 
 def sentence(stop: BaseException) -> str:
     """Say what stopped the command, what is saved, and how to go on."""
-    name = signal.Signals(getattr(stop, "number", signal.SIGINT)).name
+    name = signal.Signals(_number(stop)).name
     return "; ".join([f"stopped by {name}", *getattr(stop, "__notes__", [NOTHING_SAVED])])
 
 
 def exit_code(stop: BaseException) -> int:
     """Return the code that shells expect of a process that a signal has ended."""
-    return 128 + getattr(stop, "number", signal.SIGINT)
+    return 128 + _number(stop)
+
+
+def _number(stop: BaseException) -> int:
+    return stop.number if isinstance(stop, StoppedError) else signal.SIGINT
 
 
 def stop_when_safe(number: int, frame: FrameType | None) -> None:

@@ -152,9 +152,8 @@ class ComparisonDirectory(OutputDir):
             for score in score_rows(row.evaluation)
         ]
         if self.finished().keys() != {(row.label, row.seed) for row in comparison.rows}:
-            self.keep_lines(
-                RESULTS, [row.to_dict() for row in comparison.rows]
-            )  # a crash lost some lines
+            # A crash lost some lines.
+            self.keep_lines(RESULTS, [row.to_dict() for row in comparison.rows])
         with self.writing():
             write_scores(self.path / CLIENTS, scores, ComparisonScore)
             sites = [SiteLine(**site.to_dict()) for site in comparison.verdict().sites]

@@ -15,7 +15,7 @@ from motet._engine.examples import SiteExamples
 from motet.errors import DataError
 from motet.metrics import Metric, TaskKind
 from motet.metrics._classes import log_losses
-from motet.metrics._registry import About
+from motet.metrics._registry import About, resolved
 from motet.metrics._survival import curve_losses
 
 TINY = 1e-30  # a probability of 0 costs this much in the log loss, not infinity
@@ -66,8 +66,6 @@ def score(client: str, predicted: Tensor, y: Tensor, criterion: Criterion) -> Sc
         return Score(client, y.numel(), squared**0.5, squared, not math.isfinite(squared))
     if criterion.kind in WITH_CLASSES:
         return _accuracy(client, *_labelled(predicted, y))
-    from motet.metrics._registry import resolved
-
     (metric,) = resolved(None, about_task(criterion, None, y))
     return score_all(client, predicted, y, criterion, (metric,)).scores[0]
 

@@ -16,6 +16,7 @@ from motet._engine.evaluation import Evaluation
 from motet._engine.examples import ExampleTable, SiteExamples
 from motet._engine.results import Row
 from motet._verdict.results import Results
+from motet.errors import MotetError
 from motet.metrics import Metric
 
 BLOCKS = 60  # of examples that are left out together, at most
@@ -99,8 +100,6 @@ def _scores(row: Row | None, client: str) -> np.ndarray | None:
 
 def _metric(table: ExampleTable, evaluation: Evaluation) -> Metric | None:
     """Find the metric; an own metric may be gone when results are read again."""
-    from motet.errors import MotetError
-
     try:
         return table.metric(evaluation.metric)
     except MotetError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from motet.data._columns import Column, Encoded, Remark, Scaling, Target
 from motet.data._federation import Examples, Federation
 from motet.data._heterogeneity import Heterogeneity
 from motet.data._manifest import rebuild
@@ -19,7 +20,7 @@ from motet.data._partition import (
 from motet.data._partition.embedding import Embedding, Trained
 from motet.data._raw import Normalize, Raw
 from motet.data._registry import Dataset, dataset, load, names
-from motet.data._schema import Column, Encoded, Remark, Scaling, Schema, Target
+from motet.data._schema import Schema
 from motet.data._sources import (
     from_arrays,
     from_dataset,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from motet.data._partition.embedding import fingerprint
 from motet.data._raw import Raw
+from motet.data._resizing import require_images, resized_images
 from motet.data._sets.cache import cached
-from motet.data._subset import require_images, resized_images
 from motet.errors import RequestError, nearest
 
 BACKBONES = ("efficientnet-lite0",)

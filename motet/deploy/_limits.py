@@ -127,9 +127,8 @@ class TimedProtocol(H11Protocol):
 
     def _watch(self) -> None:
         # After an answer, whatever comes belongs to the next request (or to a body nobody reads).
-        cycle: RequestResponseCycle | None = getattr(
-            self, "cycle", None
-        )  # None: nothing has arrived yet
+        # uvicorn sets `cycle` with the first request.
+        cycle: RequestResponseCycle | None = getattr(self, "cycle", None)
         if cycle is not None and not cycle.response_complete:
             self._stop_timer()
         elif self._timer is None:

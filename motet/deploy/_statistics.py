@@ -24,38 +24,13 @@ from motet.data._tables.sending import SiteStatistics
 from motet.data._tables.site import site_statistics, without_statistics
 from motet.deploy._layout import CONFIG, Deployment
 from motet.deploy._runtime.sitedata import SiteData
+from motet.deploy._sent_statistics import QUESTIONS, sent_by_sites
 from motet.deploy._site_settings import SiteSettings
 from motet.deploy._submission import change_settings
+from motet.deploy._writing import Draft
 from motet.errors import CapabilityError, DataError, RequestError, StateError
 
 STATISTICS = "statistics.json"
-QUESTIONS = "questions.json"
-# What a site sends, for the people who must approve it.
-SENT = {
-    "rows": "number of training rows",
-    "table_rows": "number of all rows",
-    "missing": "missing values of each column",
-    "known": "values of each input that are there",
-    "mean": "their mean",
-    "spread": "sum of their squared distances from the mean",
-    "low": "smallest value of each input",
-    "high": "largest value of each input",
-    "decimals": "with how many decimals the values of an input are written",
-    "categories": "each category as it is spelled, with the number of training rows and of all "
-    "rows that have it",
-}
-SENT_OWN_MEDIAN = {"median": "the site's own median of each input"}
-SENT_ANSWERS = {
-    "at_most": f"once the operator has sent {QUESTIONS}: how many values of each input are at most "
-    "each number in it"
-}
-
-
-def sent_by_sites(missing: str | float) -> dict[str, str]:
-    """List what a site sends if missing values are filled in this way."""
-    own = SENT_OWN_MEDIAN if missing == "client-median" else {}
-    answers = SENT_ANSWERS if filling_of(missing, indicators=False).by == "median" else {}
-    return SENT | own | answers
 
 
 class Progress(NamedTuple):
@@ -192,8 +167,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _write_config(deployment: Deployment, config: str) -> None:
     """Replace the experiment in the app, and all that a site agrees to in the folder of each."""
-    from motet.deploy._writing import Draft  # it lists what a site sends, which is named here
-
     change_settings(deployment, config=config)
     draft = Draft.reopened(deployment)
     for site in deployment.sites:

@@ -25,8 +25,8 @@ from motet.deploy._pages import write_page
 from motet.deploy._runtime.agreement import Agreement
 from motet.deploy._runtime.pinning import hash_of_text
 from motet.deploy._runtime.sitedata import SiteData
+from motet.deploy._sent_statistics import sent_by_sites
 from motet.deploy._site_settings import SiteSettings
-from motet.deploy._statistics import sent_by_sites
 from motet.deploy._submission import app_settings
 from motet.deploy._traffic import audit_traffic, traffic_sentences
 from motet.deploy._wire_manifest import WireManifest, WireTensor, wire_manifest

@@ -55,9 +55,8 @@ class CausalAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # [batch, time, 3, heads, size]
-        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(
-            0
-        )  # each [batch, heads, time, size]
+        # Each is [batch, heads, time, size].
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
         attended = scores.masked_fill(future, -math.inf).softmax(-1) @ value

@@ -24,6 +24,7 @@ from motet._runs.output_dir import OutputDir
 from motet._runs.run_dir import RunDirectory
 from motet._verdict.federation_summary import FederationSummary
 from motet._verdict.results import Results
+from motet.data import rebuild
 from motet.errors import MotetError, StateError
 
 SPENT = ("bytes_up", "bytes_down", "gradients", "seconds")
@@ -238,8 +239,6 @@ def _with_label(row: Row, label: str, before: Sequence[Row]) -> Row:
 
 def _summary(manifest: Mapping[str, Any]) -> FederationSummary:
     """Summarize the data; empty if it is no longer available, which the page can handle."""
-    from motet.data import rebuild
-
     try:
         with reading(DATA, "manifest"):
             return FederationSummary.of(rebuild(manifest))

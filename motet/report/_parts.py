@@ -8,6 +8,7 @@ from typing import Any
 
 from motet._core.points import explained, named
 from motet._core.text import plural, title_of
+from motet._core.version import __version__
 from motet._verdict.caveats import diverged
 from motet._verdict.findings import find
 from motet._verdict.results import Results
@@ -189,8 +190,6 @@ def _failures(comparison: Results) -> tuple[Remark, ...]:
 
 
 def _made(comparison: Results) -> tuple[tuple[str, str], ...]:
-    from motet._core.version import __version__
-
     cohort = comparison.cohort
     facts = {
         "Data": comparison.data,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from unittest.mock import patch
 
 from torch import Tensor
@@ -12,11 +12,20 @@ from torch import Tensor
 from motet._core import tree, wire
 from motet._core.aggregation.mean import Reduce
 from motet.method import AnyMethod
+from motet.task import Task
 from motet.testing._comparing import require, require_apart, require_same
 from motet.testing._driving import next_work, trained, work_on
 from motet.testing._promises import presupposes
 from motet.testing._purity import a_stack_of_clients_runs_through, client_update_is_repeatable
 from motet.testing._worlds import World
+
+
+@runtime_checkable
+class DeclaresPrivateNames(Protocol):
+    """A method that names what never leaves a client."""
+
+    def private_names(self, task: Task) -> Collection[str]:
+        """Names of parameters and buffers that stay at home."""
 
 
 @presupposes(client_update_is_repeatable)
@@ -57,7 +66,7 @@ def a_kept_upload_is_a_copy(method: AnyMethod, world: World) -> None:
 @presupposes(client_update_is_repeatable)
 def private_names_stay_home(method: AnyMethod, world: World) -> None:
     """Names declared private (`private_names`) are neither sent nor known to the server."""
-    if not hasattr(method, "private_names"):
+    if not isinstance(method, DeclaresPrivateNames):
         return
     private = method.private_names(world.task)
     federated = trained(method, world, rounds=1, backend="serial")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "report"))  # the invented
 
 
 @pytest.fixture(scope="module")  # not longer: it leaves an event loop running in this thread
-def chromium():
+def chromium() -> Iterator[Any]:
     """Start the browser, or say why there is none."""
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("playwright is not installed")
@@ -41,7 +43,7 @@ def chromium():
 
 
 @pytest.fixture(scope="session")
-def compared(tmp_path_factory):
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compare eleven methods on a small federation, kept in a directory with its page."""
     directory = tmp_path_factory.mktemp("compared") / "out"
     asked = f"compare --methods {METHODS} --data digits --clients 6 --rounds 2 --seeds 2 --quiet"
@@ -50,11 +52,13 @@ def compared(tmp_path_factory):
 
 
 @pytest.fixture
-def visit(chromium):
+def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Open a page; the test fails if the page says a word on its console."""
     said, contexts = [], []
 
-    def open_page(path, *, width=1024, dark=False, draw=True):
+    def open_page(
+        path: str | Path, *, width: int = 1024, dark: bool = False, draw: bool = True
+    ) -> Any:
         scheme = "dark" if dark else "light"
         size = {"width": width, "height": 900}
         contexts.append(chromium.new_context(viewport=size, color_scheme=scheme))
@@ -74,12 +78,12 @@ def visit(chromium):
     assert not said
 
 
-def _only_the_file(address, said):
+def _only_the_file(address: str, said: list[str]) -> None:
     if not address.startswith(("file:", "data:", "blob:")):
         said.append(f"the page asks the network for {address}")
 
 
-def draw_all(page):
+def draw_all(page: Any) -> None:
     """Scroll to each chart, and wait until it is drawn."""
     for figure in page.locator("figure.chart").all():
         figure.scroll_into_view_if_needed()

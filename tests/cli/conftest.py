@@ -1,10 +1,14 @@
 """The command line in this process, and in one of its own."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,13 +26,15 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture
-def motet(capfd, monkeypatch, tmp_path):
+def motet(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Outcome]:
     """Call `motet` in this process, in an empty directory, on 80 columns."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("MOTET_TRACEBACK", raising=False)
 
-    def run(*arguments):
+    def run(*arguments: object) -> Outcome:
         capfd.readouterr()
         code = call([str(argument) for argument in arguments])
         return Outcome(code, *capfd.readouterr())
@@ -37,10 +43,10 @@ def motet(capfd, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def process(tmp_path):
+def process(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Start `motet` as a process of its own."""
 
-    def start(*arguments, **settings):
+    def start(*arguments: object, **settings: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [
                 sys.executable,

@@ -78,7 +78,15 @@ class Screen:
 class Terminal:
     """A Python script in a pseudo-terminal; stdout may be led elsewhere."""
 
-    def __init__(self, script, *arguments, columns=80, lines=24, stdout=None, **environment):
+    def __init__(
+        self,
+        script: str,
+        *arguments: object,
+        columns: int = 80,
+        lines: int = 24,
+        stdout: int | None = None,
+        **environment: str,
+    ) -> None:
         self.master, self.slave = pty.openpty()
         self.screen = Screen(columns)
         self.resize(columns, lines)

@@ -11,13 +11,17 @@ Everything is imported once and inherited by the children, so that a kill costs 
 second and not the start of an interpreter. No child shares anything else with another one.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet  # noqa: F401  (what a run imports late)
@@ -29,10 +33,11 @@ from worlds import METHODS, STORES, world
 from motet._core.keys import Key
 from motet._runs.recorded_run import begin, resume
 
+Work = Callable[[Path, Any], None]  # (directory, what to run)
 BEGINNING = 16  # changes that make the directory and the first tables
 
 
-def work(path: Path, experiment) -> None:
+def work(path: Path, experiment: Any) -> None:
     """Begin the run, or go on with it, to its end."""
     session = resume(path) if (path / "config.toml").exists() else begin(experiment, path)
     with session.directory:
@@ -41,7 +46,7 @@ def work(path: Path, experiment) -> None:
         session.conclude()
 
 
-def child(path: Path, experiment, fuse: Fuse | None, work=work) -> int:
+def child(path: Path, experiment: Any, fuse: Fuse | None, work: Work = work) -> int:
     """Start a process that works; return its id."""
     process = os.fork()
     if process == 0:
@@ -59,7 +64,12 @@ def child(path: Path, experiment, fuse: Fuse | None, work=work) -> int:
 
 
 def finished(
-    path: Path, experiment, *, fuse: Fuse | None = None, patience: float = float("inf"), work=work
+    path: Path,
+    experiment: Any,
+    *,
+    fuse: Fuse | None = None,
+    patience: float = float("inf"),
+    work: Work = work,
 ) -> bool:
     """Let a child work until it ends, its fuse kills it, or the patience is over."""
     process, started = child(path, experiment, fuse, work), time.monotonic()
@@ -76,7 +86,7 @@ def finished(
     return False
 
 
-def torment(root: Path, experiment, kills: int, rng: np.random.Generator) -> int:
+def torment(root: Path, experiment: Any, kills: int, rng: np.random.Generator) -> int:
     """Kill runs until there were enough kills, end each in peace at last, and count them."""
     root.mkdir(parents=True)
     started, counter = time.monotonic(), Fuse()
@@ -96,7 +106,7 @@ def torment(root: Path, experiment, kills: int, rng: np.random.Generator) -> int
     return runs
 
 
-def sweep(root: Path, experiment) -> int:
+def sweep(root: Path, experiment: Any) -> int:
     """Kill a run of two rounds before each change of its beginning and of its second half."""
     root.mkdir(parents=True)  # made once, by no run, so that every run makes the same changes
     counter = Fuse()

@@ -9,12 +9,16 @@ is no longer needed. Beside what it ends with, `FOLDER/KIND/whole` is
 the same in a directory that held nothing before, and `FOLDER/KIND/old` is what was replaced.
 """
 
+from __future__ import annotations
+
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from fuses import Fuse
 from killing import finished
@@ -22,14 +26,15 @@ from worlds import world
 
 from motet._compare.compare import run_comparison
 from motet._compare.comparison_dir import ComparisonDirectory
-from motet._compare.config import plan_from_dict
+from motet._compare.config import ComparisonPlan, plan_from_dict
 from motet._engine.observers import Watcher
 from motet._runs.recorded_run import begin
+from motet.config import Experiment
 
 CHANGES = 14  # those that replace a run, and the first of the new one
 
 
-def run(path: Path, experiment, *, overwrite: bool) -> None:
+def run(path: Path, experiment: Experiment, *, overwrite: bool) -> None:
     """Run to the end, as `motet run` does."""
     session = begin(experiment, path, overwrite=overwrite)
     with session.directory:
@@ -38,7 +43,7 @@ def run(path: Path, experiment, *, overwrite: bool) -> None:
         session.conclude()
 
 
-def compare(path: Path, plan, *, overwrite: bool) -> None:
+def compare(path: Path, plan: ComparisonPlan, *, overwrite: bool) -> None:
     """Compare to the end, as `motet compare` does."""
     directory = ComparisonDirectory.claim(path, overwrite=overwrite)
     with directory:
@@ -48,7 +53,7 @@ def compare(path: Path, plan, *, overwrite: bool) -> None:
         directory.conclude(run_comparison(spec, directory, Watcher()))
 
 
-def comparison(seed: int):
+def comparison(seed: int) -> ComparisonPlan:
     """Make a comparison of three methods."""
     data = {"name": "digits", "partition": {"name": "pathological", "clients": 4, "classes": 2}}
     settings = {"rounds": 1, "seed": seed, "workers": 1, "backend": "serial"}
@@ -62,7 +67,7 @@ def comparison(seed: int):
     )
 
 
-def kinds():
+def kinds() -> Iterator[tuple[str, Callable[..., None], Any, Any]]:
     """Name everything that can be replaced: how it is made, what was there, what comes."""
     for store in ("memory", "disk"):
         new = world("fedper", store, rounds=1)
@@ -72,7 +77,9 @@ def kinds():
     yield "compare", compare, comparison(7), comparison(0)
 
 
-def sweep(root: Path, make, old, new, changes: int, step: int) -> int:
+def sweep(
+    root: Path, make: Callable[..., None], old: Any, new: Any, changes: int, step: int
+) -> int:
     """Kill a replacement before each of its first changes, and give the command again."""
     make(root / "old", old, overwrite=False)  # here: children inherit what is loaded on the way
     finished(root / "whole", new, work=partial(make, overwrite=False))

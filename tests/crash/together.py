@@ -8,16 +8,20 @@ killed on its way. How each of them ended goes to FOLDER/races.json; the directo
 `FOLDER/clean-COMMAND` is what a command makes in a directory of its own.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
 
 import killing  # noqa: F401  (loads what a run loads)
+import numpy as np
 
 from motet._cli.main import call
 from motet._core.keys import Key
@@ -74,7 +78,9 @@ def started(command: str, path: Path, when: float, said: Path) -> int:
         os._exit(code)
 
 
-def race(commands, path: Path, rng, *, kill: bool) -> list[dict]:
+def race(
+    commands: Sequence[Sequence[str]], path: Path, rng: np.random.Generator, *, kill: bool
+) -> list[dict]:
     """Let commands go, and say how each of them ended."""
     # Half of the races begin together, half of them within the time that a command takes.
     spread = 0.0 if rng.random() < 0.5 else LONGEST_S

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from motet._core.keys import Key
 from motet.data import Natural, Pathological, Raw, load, rebuild
-from motet.data._subset import Subset, evenly_drawn, resized_images
+from motet.data._resizing import resized_images
+from motet.data._subset import Subset, evenly_drawn
 from motet.errors import CapabilityError, RequestError
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, RecordDict
 
 MAGIC = b"\x93NUMPY"
 DESCRIPTIONS = (  # what an npy header may claim about the numbers behind it
@@ -25,15 +28,17 @@ CLAIMED = (  # and about their shape
 ORDERS = ("False", "True", "None", "0", "1", "'False'", "[]", "2")
 
 
-def pick(values, rng):
+def pick(values: Sequence[Any], rng: np.random.Generator) -> Any:
     return values[int(rng.integers(len(values)))]
 
 
-def with_bytes(array, data):
+def with_bytes(array: Array, data: bytes) -> Array:
     return Array(array.dtype, array.shape, array.stype, data)
 
 
-def replace_an_array(content, rng, change):
+def replace_an_array(
+    content: RecordDict, rng: np.random.Generator, change: Callable[[Array], Array]
+) -> None:
     arrays = content.get("arrays")
     if isinstance(arrays, ArrayRecord) and arrays:
         name = pick(sorted(arrays), rng)
@@ -43,26 +48,26 @@ def replace_an_array(content, rng, change):
             return  # an earlier mutation has left nothing that can be read
 
 
-def npy(text, data, version=b"\x01\x00"):
+def npy(text: str, data: bytes, version: bytes = b"\x01\x00") -> bytes:
     """Write an npy file with this text in front of its numbers."""
     size = 2 if version == b"\x01\x00" else 4
     raw = text.encode("utf-8", "surrogatepass")
     return MAGIC + version + len(raw).to_bytes(size, "little") + raw + data
 
 
-def numbers_in(array):
+def numbers_in(array: Array) -> bytes:
     """Return the bytes behind an array's text."""
     return array.numpy().tobytes()
 
 
-def claims(about, shape, order="False", more=""):
+def claims(about: str, shape: str, order: str = "False", more: str = "") -> str:
     return f"{{'descr': {about}, 'fortran_order': {order}, 'shape': {shape}, {more}}}"
 
 
-def another_claim(content, rng):
+def another_claim(content: RecordDict, rng: np.random.Generator) -> None:
     """Claim another type, shape or order in an npy header, each by itself or together."""
 
-    def lie(array):
+    def lie(array: Array) -> Array:
         about, shape, order = "'<f4'", str(tuple(array.shape)), "False"
         which = int(rng.integers(1, 8))
         about = pick(DESCRIPTIONS, rng) if which & 1 else about
@@ -74,10 +79,10 @@ def another_claim(content, rng):
     replace_an_array(content, rng, lie)
 
 
-def an_odd_header(content, rng):
+def an_odd_header(content: RecordDict, rng: np.random.Generator) -> None:
     """Write a header of another version, length, encoding or with other keys."""
 
-    def odd(array):
+    def odd(array: Array) -> Array:
         shape, data = str(tuple(array.shape)), numbers_in(array)
         good = claims("'<f4'", shape)
         texts = (
@@ -97,17 +102,17 @@ def an_odd_header(content, rng):
     replace_an_array(content, rng, odd)
 
 
-def cut_anywhere(content, rng):
-    def cut(array):
+def cut_anywhere(content: RecordDict, rng: np.random.Generator) -> None:
+    def cut(array: Array) -> Array:
         return with_bytes(array, array.data[: int(rng.integers(len(array.data)))])
 
     replace_an_array(content, rng, cut)
 
 
-def the_same_numbers_of_another_kind(content, rng):
+def the_same_numbers_of_another_kind(content: RecordDict, rng: np.random.Generator) -> None:
     kind = pick(("f8", "f2", "c8", "i8", "?", ">f4", ">f8", "i4", "u1", "U32", "S32"), rng)
 
-    def cast(array):
+    def cast(array: Array) -> Array:
         with np.errstate(all="ignore"):
             found = np.asarray(array.numpy()).astype(kind)
         text = claims(repr(found.dtype.str), str(found.shape))
@@ -116,8 +121,8 @@ def the_same_numbers_of_another_kind(content, rng):
     replace_an_array(content, rng, cast)
 
 
-def the_same_numbers_in_another_shape(content, rng):
-    def reshaped(array):
+def the_same_numbers_in_another_shape(content: RecordDict, rng: np.random.Generator) -> None:
+    def reshaped(array: Array) -> Array:
         found = array.numpy()
         forms = (found.T, found.reshape(-1), found[None], found[..., None], found[::-1])
         return Array(np.ascontiguousarray(pick(forms, rng)))
@@ -125,8 +130,8 @@ def the_same_numbers_in_another_shape(content, rng):
     replace_an_array(content, rng, reshaped)
 
 
-def more_or_fewer_rows(content, rng):
-    def changed(array):
+def more_or_fewer_rows(content: RecordDict, rng: np.random.Generator) -> None:
+    def changed(array: Array) -> Array:
         found = np.atleast_1d(array.numpy())
         forms = (found[:-1], found[:0], np.concatenate([found, found]), found[1:])
         return Array(np.ascontiguousarray(pick(forms, rng)))
@@ -134,10 +139,10 @@ def more_or_fewer_rows(content, rng):
     replace_an_array(content, rng, changed)
 
 
-def numbers_that_lie(content, rng):
+def numbers_that_lie(content: RecordDict, rng: np.random.Generator) -> None:
     """Keep form and kind: only the values are others, as those of a site that cheats."""
 
-    def lie(array):
+    def lie(array: Array) -> Array:
         found = array.numpy().copy()
         if not found.size:
             return array
@@ -162,10 +167,10 @@ def numbers_that_lie(content, rng):
         replace_an_array(content, rng, lie)
 
 
-def metadata_that_lie(content, rng):
+def metadata_that_lie(content: RecordDict, rng: np.random.Generator) -> None:
     """Say something else about the bytes than their own header does."""
 
-    def lie(array):
+    def lie(array: Array) -> Array:
         kind = pick(("float32", "float64", "object", "", "\x1b[1m", "x" * 10_000), rng)
         shape = pick(((), (-1,), (10**9, 10**9), tuple(array.shape), (2**62,)), rng)
         return Array(

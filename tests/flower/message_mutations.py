@@ -9,11 +9,13 @@ import io
 import math
 import os
 from contextlib import suppress
+from typing import Any
 
 import array_mutations
 import numpy as np
 from array_mutations import pick, replace_an_array, with_bytes
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 MESSAGES = int(os.environ.get("MOTET_MESSAGES", "2000"))  # replies, and as many requests
 
@@ -75,12 +77,12 @@ PARTS = (  # of the text in front of an array
 )
 
 
-def copied(content):
+def copied(content: RecordDict) -> RecordDict:
     """Copy the records of a message; arrays are shared, since nobody writes into them."""
     return RecordDict({name: type(record)(dict(record)) for name, record in content.items()})
 
 
-def mutated(content, rng):
+def mutated(content: RecordDict, rng: np.random.Generator) -> tuple[RecordDict, list[str]]:
     """Return a copy of a message's content with one to three mutations, and their names."""
     content, told = copied(content), []
     for _ in range(rng.integers(1, 4)):
@@ -91,17 +93,17 @@ def mutated(content, rng):
     return content, told
 
 
-def any_value(rng):
+def any_value(rng: np.random.Generator) -> Any:
     return pick(pick((INTEGERS, FLOATS, TEXTS, OTHERS), rng), rng)
 
 
-def change_a_value(content, rng):
+def change_a_value(content: RecordDict, rng: np.random.Generator) -> None:
     header = content.get("header", ConfigRecord())
     if header:
         header[pick(sorted(header), rng)] = any_value(rng)
 
 
-def change_a_number(content, rng):
+def change_a_number(content: RecordDict, rng: np.random.Generator) -> None:
     """Change a value to another of its own kind, which only its range can refuse."""
     header = content.get("header", ConfigRecord())
     numbers = [name for name in sorted(header) if type(header[name]) in (int, float)]
@@ -110,19 +112,19 @@ def change_a_number(content, rng):
         header[name] = pick(INTEGERS if type(header[name]) is int else FLOATS, rng)
 
 
-def add_a_value(content, rng):
+def add_a_value(content: RecordDict, rng: np.random.Generator) -> None:
     if "header" in content:
         content["header"][pick(NAMES, rng)] = any_value(rng)
 
 
-def remove_a_value(content, rng):
+def remove_a_value(content: RecordDict, rng: np.random.Generator) -> None:
     header = content.get("header", ConfigRecord())
     if header:
         del header[pick(sorted(header), rng)]
 
 
-def spoil_numbers(content, rng):
-    def spoil(array):
+def spoil_numbers(content: RecordDict, rng: np.random.Generator) -> None:
+    def spoil(array: Array) -> Array:
         found = array.numpy().copy()
         if found.size and found.dtype.kind in "fiu":
             value = pick(NUMBERS if found.dtype.kind == "f" else INTEGERS[1:9], rng)
@@ -134,23 +136,23 @@ def spoil_numbers(content, rng):
     replace_an_array(content, rng, spoil)
 
 
-def another_kind(content, rng):
+def another_kind(content: RecordDict, rng: np.random.Generator) -> None:
     kind = np.dtype(pick(KINDS, rng))
     replace_an_array(content, rng, lambda array: plain(np.zeros(shape_of(array), kind)))
 
 
-def another_shape(content, rng):
+def another_shape(content: RecordDict, rng: np.random.Generator) -> None:
     shape = pick(SHAPES, rng)
     replace_an_array(content, rng, lambda array: plain(np.zeros(shape, "f4")))
 
 
-def spoil_the_text_of_an_array(content, rng):
+def spoil_the_text_of_an_array(content: RecordDict, rng: np.random.Generator) -> None:
     old, new = pick(PARTS, rng)
     replace_an_array(content, rng, lambda array: with_bytes(array, array.data.replace(old, new, 1)))
 
 
-def spoil_bytes_of_an_array(content, rng):
-    def spoil(array):
+def spoil_bytes_of_an_array(content: RecordDict, rng: np.random.Generator) -> None:
+    def spoil(array: Array) -> Array:
         spoilt = bytearray(array.data)
         for _ in range(rng.integers(1, 5)):
             place = int(rng.integers(len(spoilt) + 1))
@@ -168,30 +170,30 @@ def spoil_bytes_of_an_array(content, rng):
     replace_an_array(content, rng, spoil)
 
 
-def any_bytes_for_an_array(content, rng):
+def any_bytes_for_an_array(content: RecordDict, rng: np.random.Generator) -> None:
     replace_an_array(content, rng, lambda a: with_bytes(a, rng.bytes(int(rng.integers(200)))))
 
 
-def remove_an_array(content, rng):
+def remove_an_array(content: RecordDict, rng: np.random.Generator) -> None:
     arrays = content.get("arrays", ArrayRecord())
     if arrays:
         del arrays[pick(sorted(arrays), rng)]
 
 
-def add_arrays(content, rng):
+def add_arrays(content: RecordDict, rng: np.random.Generator) -> None:
     if "arrays" in content:
         for number in range(pick((1, 2, 200), rng)):
             content["arrays"][f"{pick(TEXTS, rng)[:2000]}{number}"] = Array(np.zeros(0, "f4"))
 
 
-def swap_two_arrays(content, rng):
+def swap_two_arrays(content: RecordDict, rng: np.random.Generator) -> None:
     arrays = content.get("arrays", ArrayRecord())
     if len(arrays) > 1:
         one, other = pick(sorted(arrays), rng), pick(sorted(arrays), rng)
         arrays[one], arrays[other] = arrays[other], arrays[one]
 
 
-def name_arrays_alike(content, rng):
+def name_arrays_alike(content: RecordDict, rng: np.random.Generator) -> None:
     """Add arrays whose names could be taken for those of others."""
     arrays = content.get("arrays")
     if isinstance(arrays, ArrayRecord) and arrays:
@@ -207,53 +209,53 @@ def name_arrays_alike(content, rng):
         arrays[other] = array
 
 
-def another_byte_order(content, rng):
-    def swapped(array):
+def another_byte_order(content: RecordDict, rng: np.random.Generator) -> None:
+    def swapped(array: Array) -> Array:
         found = array.numpy()
         return plain(found.astype(found.dtype.newbyteorder(">")))
 
     replace_an_array(content, rng, swapped)
 
 
-def more_bytes_than_promised(content, rng):
+def more_bytes_than_promised(content: RecordDict, rng: np.random.Generator) -> None:
     extra = rng.bytes(pick((1, 4, 64, 100_000), rng))
     replace_an_array(content, rng, lambda array: with_bytes(array, array.data + extra))
 
 
-def a_text_as_long_as_its_field(content, rng):
+def a_text_as_long_as_its_field(content: RecordDict, rng: np.random.Generator) -> None:
     """Write an array's own text with a length that is not its own."""
 
-    def spoil(array):
+    def spoil(array: Array) -> Array:
         length = pick((0, 1, 65_535, len(array.data)), rng)
         return with_bytes(array, array.data[:8] + length.to_bytes(2, "little") + array.data[10:])
 
     replace_an_array(content, rng, spoil)
 
 
-def empty_a_record(content, rng):
+def empty_a_record(content: RecordDict, rng: np.random.Generator) -> None:
     if content:
         content[pick(sorted(content), rng)].clear()
 
 
-def measure_instead(content, rng):
+def measure_instead(content: RecordDict, rng: np.random.Generator) -> None:
     """Put a record of another kind in the place of one, or beside it."""
     name = pick(("header", "arrays", "metrics"), rng)
     content.pop(name, None)
     content[name] = MetricRecord({pick(NAMES, rng): pick((1, 2.5, [1, 2], [0.5]), rng)})
 
 
-def remove_a_record(content, rng):
+def remove_a_record(content: RecordDict, rng: np.random.Generator) -> None:
     if content:
         del content[pick(sorted(content), rng)]
 
 
-def add_a_record(content, rng):
+def add_a_record(content: RecordDict, rng: np.random.Generator) -> None:
     name = pick(("arrays", "header", "extra", "\x1b[1m"), rng)
     content.pop(name, None)
     content[name] = ConfigRecord({"x": 1})
 
 
-def a_value_in_another_form(content, rng):
+def a_value_in_another_form(content: RecordDict, rng: np.random.Generator) -> None:
     """Send a value as text, bytes, a list, another kind of number, or almost itself."""
     header = content.get("header", ConfigRecord())
     if not header:
@@ -275,14 +277,14 @@ def a_value_in_another_form(content, rng):
     header[name] = pick(forms, rng)
 
 
-def swap_two_values(content, rng):
+def swap_two_values(content: RecordDict, rng: np.random.Generator) -> None:
     header = content.get("header", ConfigRecord())
     if len(header) > 1:
         one, other = pick(sorted(header), rng), pick(sorted(header), rng)
         header[one], header[other] = header[other], header[one]
 
 
-def rename_a_value(content, rng):
+def rename_a_value(content: RecordDict, rng: np.random.Generator) -> None:
     header = content.get("header", ConfigRecord())
     if header:
         name = pick(sorted(header), rng)
@@ -295,13 +297,13 @@ def rename_a_value(content, rng):
             del header[name]
 
 
-def very_many_values(content, rng):
+def very_many_values(content: RecordDict, rng: np.random.Generator) -> None:
     if "header" in content:
         for number in range(pick((50, 2000), rng)):
             content["header"][f"{number}.value"] = number
 
 
-def deny_everything(content, rng):
+def deny_everything(content: RecordDict, rng: np.random.Generator) -> None:
     """Refuse, decline or diverge, in the words of a site, with anything for a reason."""
     if "header" in content:
         for name in ("refused", "declined", "diverged", "undefined")[: int(rng.integers(1, 5))]:
@@ -321,28 +323,28 @@ MUTATIONS = (
 )  # fmt: skip
 
 
-def plain(array):
+def plain(array: NDArray[Any]) -> Array:
     return with_bytes(Array(np.zeros(1, "f4")), as_npy(array))
 
 
-def as_npy(array):
+def as_npy(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
     return file.getvalue()
 
 
-def shape_of(array):
+def shape_of(array: Array) -> tuple[int, ...]:
     return tuple(n for n in array.shape if n < 1000)
 
 
 # -- mutations that change nothing ---------------------------------------------
 
 
-def order_of_fortran(content, rng):
+def order_of_fortran(content: RecordDict, rng: np.random.Generator) -> None:
     replace_an_array(content, rng, lambda array: plain(np.asfortranarray(array.numpy())))
 
 
-def order_of_names(content, rng):
+def order_of_names(content: RecordDict, rng: np.random.Generator) -> None:
     for record in content.values():
         held = [(name, record[name]) for name in sorted(record)]
         record.clear()
@@ -350,7 +352,7 @@ def order_of_names(content, rng):
             record[held[place][0]] = held[place][1]
 
 
-def a_value_that_nobody_asked_for(content, rng):
+def a_value_that_nobody_asked_for(content: RecordDict, rng: np.random.Generator) -> None:
     content["header"][f"note-{int(rng.integers(9))}"] = any_value(rng)
 
 

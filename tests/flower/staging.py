@@ -23,7 +23,7 @@ with warnings.catch_warnings():  # of packages that Flower imports, about each o
     from flwr.app import Array, Error, Message  # noqa: F401 - for the tests
 
     from motet.deploy._runtime.flower_apps import FlowerTransport, client_app, server_app  # noqa: F401
-    from motet.testing._loopback import LoopbackGrid, as_sent
+    from motet.testing._loopback import Fault, LoopbackGrid, as_sent
 
 ROUNDS = 3
 SEED = 5
@@ -52,7 +52,15 @@ class Stage:
 
     @classmethod
     def set(
-        cls, method, folder, world=None, *, rounds=ROUNDS, cohort=1.0, fault=as_sent, **terms
+        cls,
+        method: AnyMethod,
+        folder: Path,
+        world: World | None = None,
+        *,
+        rounds: int = ROUNDS,
+        cohort: float = 1.0,
+        fault: Fault = as_sent,
+        **terms: Any,
     ) -> Stage:
         world = world or ragged()
         run = RunChoice(rounds=rounds, seed=SEED, cohort=cohort, evaluate_every=rounds)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ VALUES = st.sampled_from(
 
 
 @st.composite
-def spoilt_bytes(draw, contents):
+def spoilt_bytes(draw: st.DrawFn, contents: bytes) -> bytes:
     """Flip, insert, delete or repeat a few bytes, or cut the rest off."""
     spoilt = bytearray(contents)
     for _ in range(draw(st.integers(1, 4))):
@@ -47,7 +49,7 @@ def spoilt_bytes(draw, contents):
     return bytes(spoilt)
 
 
-def places(value, path=()):
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a tree of tables and lists; of a long list only the first two."""
     inside = value.items() if isinstance(value, dict) else ()
     inside = enumerate(value[:2]) if isinstance(value, list) else inside
@@ -57,7 +59,7 @@ def places(value, path=()):
 
 
 @st.composite
-def spoilt_tree(draw, value):
+def spoilt_tree(draw: st.DrawFn, value: Any) -> Any:
     """Replace, remove or add one to three values somewhere in a tree."""
     spoilt = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 3))):

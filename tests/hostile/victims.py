@@ -7,6 +7,7 @@ import io
 import re
 import signal
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
     written: frozenset[str]  # outside the output directory, relative to the parent
 
 
-def motet(files, *arguments):
+def motet(files: Mapping[str, str | bytes], *arguments: object) -> Outcome:
     """Call `motet` beside these files; a call that takes too long is an error of its own."""
     with tempfile.TemporaryDirectory() as parent:
         work = Path(parent) / "work"
@@ -66,7 +67,7 @@ def motet(files, *arguments):
     return Outcome(code, err, frozenset(p for p in changed if not is_output(p)))
 
 
-def called(place, *arguments):
+def called(place: Path, *arguments: object) -> tuple[int, str]:
     """Call `motet` in a folder; return its exit code and what it says."""
     err, quiet = io.StringIO(), contextlib.redirect_stdout(io.StringIO())
     with contextlib.chdir(place), contextlib.redirect_stderr(err), quiet, clock():
@@ -74,17 +75,17 @@ def called(place, *arguments):
     return code, err.getvalue()
 
 
-def quietly(*arguments):
+def quietly(*arguments: object) -> int:
     """Call `motet` here, without a word."""
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         return call([str(argument) for argument in arguments])
 
 
-def run(config=CONFIG, table=TABLE):
+def run(config: str | bytes = CONFIG, table: str | bytes = TABLE) -> Outcome:
     return motet({"c.toml": config, "t.csv": table}, "run", "c.toml", "--out", "out", "--quiet")
 
 
-def snapshot(parent):
+def snapshot(parent: str | Path) -> dict[str, bytes | None]:
     """Every path below a folder, with the bytes of files."""
     return {
         str(path.relative_to(parent)): path.read_bytes() if path.is_file() else None
@@ -92,11 +93,11 @@ def snapshot(parent):
     }
 
 
-def is_output(path):
+def is_output(path: str) -> bool:
     return Path(path).parts[:2] in (("work", "out"), ("work", "page.html"))
 
 
-def assert_civil(outcome):
+def assert_civil(outcome: Outcome) -> None:
     """It worked, or one sentence says why not; nothing lies anywhere else."""
     assert not re.search(r"unexpected \w*(Error|Exception)|Traceback", outcome.err), outcome.err
     assert outcome.code in (0, 1, 2)
@@ -110,8 +111,8 @@ class TooLateError(BaseException):
 
 
 @contextlib.contextmanager
-def clock():
-    def too_late(*_):
+def clock() -> Iterator[None]:
+    def too_late(*_: object) -> None:
         raise TooLateError(f"no answer after {SECONDS} seconds")
 
     before = signal.signal(signal.SIGALRM, too_late)

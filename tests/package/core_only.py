@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 
-def closure(name):
+def closure(name: str) -> set[str]:
     """Return the names of all packages that a package requires, without extras."""
     found, left = set(), [name]
     while left:
@@ -25,7 +25,7 @@ def closure(name):
     return found
 
 
-def link(name, target):
+def link(name: str, target: Path) -> None:
     """Link everything that an installed package has in its site-packages folder."""
     distribution = metadata.distribution(name)
     home = Path(distribution.locate_file("")).resolve()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from motet._engine.backends.ray_store import Sharded, ShardedStore, Shards
 from motet._engine.backends.ray_worker import Blueprint, Shard
-from motet._engine.federation import start
+from motet._engine.federation import Run, start
 from motet._engine.stores.memory import MemoryStore
-from motet.testing import ragged
+from motet.method import AnyMethod
+from motet.testing import World, ragged
 
 SEED, ROUNDS = 5, 3
 WITH_RAY = [  # which leaves files and processes of its own to the garbage collector
@@ -20,13 +24,17 @@ WITH_RAY = [  # which leaves files and processes of its own to the garbage colle
 ]
 
 
-def started(method, world=None, *, rounds=ROUNDS, **settings):
+def started(
+    method: AnyMethod, world: World | None = None, *, rounds: int = ROUNDS, **settings: Any
+) -> Run:
     """A run that is ready for its first round."""
     world = world or ragged()
     return start(method, world.task, world.data, rounds=rounds, seed=SEED, **settings)
 
 
-def finished(method, world=None, *, rounds=ROUNDS, **settings):
+def finished(
+    method: AnyMethod, world: World | None = None, *, rounds: int = ROUNDS, **settings: Any
+) -> Run:
     """A run at its end."""
     run = started(method, world, rounds=rounds, **settings)
     for _ in range(rounds):
@@ -41,23 +49,30 @@ class CrewOfOneProcess:
         deaths: (call, shard) pairs, each used up by a death.
     """
 
-    def __init__(self, blueprint, folder, *, size=2, deaths=()):
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        folder: Path,
+        *,
+        size: int = 2,
+        deaths: Iterable[tuple[str, int]] = (),
+    ) -> None:
         self.size = size
         self.blueprint, self.folder, self.deaths = blueprint, folder, list(deaths)
         self.shards = [self.new(number) for number in range(size)]
         self.calls = []
 
-    def new(self, number):
+    def new(self, number: int) -> Shard:
         return Shard(self.blueprint, str(self.folder / f"shard-{number}"))
 
-    def share(self, value):
+    def share(self, value: Any) -> Any:
         return value
 
-    def call(self, name, calls):
+    def call(self, name: str, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         self.calls.append(name)
         return {number: self._one(name, number, values) for number, values in calls.items()}
 
-    def _one(self, name, number, values):
+    def _one(self, name: str, number: int, values: tuple[Any, ...]) -> Any:
         if (name, number) in self.deaths:
             self.deaths.remove((name, number))
             self.shards[number].store.close()  # a dead process commits nothing
@@ -65,7 +80,15 @@ class CrewOfOneProcess:
         return getattr(self.shards[number], name)(*values)
 
 
-def sharded(method, folder, *, run="a run", size=2, deaths=(), **settings):
+def sharded(
+    method: AnyMethod,
+    folder: Path,
+    *,
+    run: str = "a run",
+    size: int = 2,
+    deaths: Iterable[tuple[str, int]] = (),
+    **settings: Any,
+) -> tuple[Run, CrewOfOneProcess]:
     """A run whose shards are all in this process."""
     begun = started(method, **settings)
     setting, plan = begun.setting, getattr(begun.backend, "plan", None)

@@ -3,7 +3,11 @@ a warning, privacy, tuned hyperparameters, and seeds that differ."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from motet._compare.comparison import Comparison
 from motet._core.studies import Study
@@ -27,7 +31,14 @@ LEVELS = {  # label -> (method, mean accuracy after the last round)
 }
 
 
-def invented(clients=20, *, labels=tuple(LEVELS), seeds=(0, 1), rounds=20, names=None):
+def invented(
+    clients: int = 20,
+    *,
+    labels: Sequence[str] = tuple(LEVELS),
+    seeds: Sequence[int] = (0, 1),
+    rounds: int = 20,
+    names: Sequence[str] | None = None,
+) -> Comparison:
     """Make a comparison; `names` renames clients."""
     ids = names or [f"clinic-{number:02d}" for number in range(clients)]
     sizes = np.random.default_rng(7).lognormal(4.2, 0.8, len(ids)).astype(int) + 8
@@ -45,7 +56,7 @@ def invented(clients=20, *, labels=tuple(LEVELS), seeds=(0, 1), rounds=20, names
     )
 
 
-def picture(ids, sizes, classes=10):
+def picture(ids: Sequence[str], sizes: NDArray[Any], classes: int = 10) -> FederationSummary:
     rng = np.random.default_rng(3)
     shares = rng.dirichlet([0.25] * classes, len(ids))
     counts = np.floor(shares * sizes[:, None]).astype(int)
@@ -64,7 +75,7 @@ def picture(ids, sizes, classes=10):
     )
 
 
-def row(label, seed, ids, sizes, rounds):
+def row(label: str, seed: int, ids: Sequence[str], sizes: NDArray[Any], rounds: int) -> Row:
     method, level = LEVELS.get(label, (label, 0.85))
     rng = np.random.default_rng([seed, sum(label.encode())])
     own = np.random.default_rng(11).normal(0, 0.05, len(ids)) + 0.03 * np.log(sizes / sizes.mean())
@@ -98,14 +109,14 @@ def row(label, seed, ids, sizes, rounds):
     )
 
 
-def examples(client, count, accuracy):
+def examples(client: str, count: int, accuracy: float) -> SiteExamples:
     """Test examples of which the first ones are right."""
     places = np.arange(count)
     correct = (places < round(accuracy * count)).astype(float)
     return SiteExamples(client, places, places % 10, None, 1.3 * (1 - correct) + 0.1, correct)
 
 
-def curve(level, spent, rounds, rng):
+def curve(level: float, spent: int, rounds: int, rng: np.random.Generator) -> Iterator[Look]:
     for number in range(rounds + 1):
         mean = level - (level - 0.12) * np.exp(-number / 4) + rng.normal(0, 0.006)
         yield Look(
@@ -122,12 +133,14 @@ def curve(level, spent, rounds, rng):
         )
 
 
-def privacy(ids, sizes):
+def privacy(ids: Sequence[str], sizes: NDArray[Any]) -> dict[str, Any]:
     spent = {c: float(60 / n + 0.8) for c, n in zip(ids, sizes, strict=True)}
     return {"epsilon": spent, "delta": 1e-5, "protects": "one example of one client"}
 
 
-def studies(label, ids, rng, rounds):
+def studies(
+    label: str, ids: Sequence[str], rng: np.random.Generator, rounds: int
+) -> Iterator[Study]:
     """One study of each kind, each under the method it suits."""
     some = ids[:40]
     if label == "fedfomo":
@@ -159,14 +172,14 @@ def studies(label, ids, rng, rounds):
         yield Study("shares", "Where the local model is used", "1: always the local layer.", data)
 
 
-def affinity(count, progress, rng):
+def affinity(count: int, progress: float, rng: np.random.Generator) -> list[list[float | None]]:
     values = rng.random((count, count)) * 0.3
     group = np.arange(count) % 3
     values += progress * 0.7 * (group[:, None] == group[None])
     return [[None if i == j else float(values[i, j]) for j in range(count)] for i in range(count)]
 
 
-def tree(ids):
+def tree(ids: Sequence[str]) -> list[dict[str, Any]]:
     halves = ids[::2], ids[1::2]
     quarters = halves[0][::2], halves[0][1::2]
     return [

@@ -27,9 +27,7 @@ class Outcome(NamedTuple):
     replied: tuple[str, ...]  # clients whose uploads are in `partial`
     lost: tuple[str, ...] = ()  # clients whose upload never arrived
     rejected: Mapping[str, str] = MappingProxyType({})  # clients whose upload was refused, and why
-    diverged: Mapping[str, str] = MappingProxyType(
-        {}
-    )  # clients that keep the old private state, and why
+    diverged: Mapping[str, str] = MappingProxyType({})  # who keeps the old private state, and why
     large: Mapping[str, float] = MappingProxyType({})  # suspiciously large uploads, and how large
     # Makes one client's part of `partial` again, where clients are strangers whose uploads may have
     # to be left out; and how many must be left. None: uploads are those of our own code.

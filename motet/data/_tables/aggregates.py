@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Schema
+from motet.data._columns import Column
+from motet.data._schema import Schema
 from motet.data._tables.blocks import Block, Noticed, counted, read_block
 from motet.data._tables.encode import MANY_ROWS, in_threads
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from motet.data._schema import Column, Schema
+from motet.data._columns import Column
+from motet.data._schema import Schema
 from motet.data._tables.aggregates import Aggregates, share_moments
 from motet.data._tables.asking import MOST_DECIMALS, Bracket, Question
 from motet.data._tables.categories import Categories, choose_categories

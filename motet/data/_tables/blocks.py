@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Remark, Schema
+from motet.data._columns import Column, Remark
 from motet.data._tables.cells import (
     Cells,
     Floats,
@@ -27,6 +27,9 @@ from motet.data._tables.cells import (
 from motet.data._tables.fixes import fix
 from motet.data._tables.numbers import CLOCK, YES_NO
 from motet.errors import DataError
+
+if TYPE_CHECKING:  # a schema encodes rows by these functions, so it cannot be imported here
+    from motet.data._schema import Schema
 
 EPOCH = date(1970, 1, 1)
 DAYS_PER_YEAR = 365.2425

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Encoded, Remark, Schema
+from motet.data._columns import Column, Encoded, Remark
 from motet.data._tables.blocks import (
     Block,
     Noticed,
@@ -33,6 +33,9 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.errors import DataError, RequestError
+
+if TYPE_CHECKING:  # a schema encodes rows by these functions, so it cannot be imported here
+    from motet.data._schema import Schema
 
 Matrix = NDArray[np.float32]
 MANY_ROWS = 100_000

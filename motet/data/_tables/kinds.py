@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from motet._core.text import listed, plural
-from motet.data._schema import Column
+from motet.data._columns import Column
 from motet.data._tables.blocks import EPOCH
 from motet.data._tables.categories import MANY_CATEGORIES, Categories, choose_categories
 from motet.data._tables.cells import (
@@ -19,11 +19,13 @@ from motet.data._tables.cells import (
     RowName,
     date_formats,
     days_of,
+    exact_spelling,
     is_numeric,
     is_opaque,
     is_temporal,
     numbers_of,
     plain,
+    same_spelling,
     to_cells,
 )
 from motet.data._tables.fixes import fix
@@ -143,8 +145,6 @@ def _ordinal(
     if len(known.cells.values) < len(options.ordinal[name]):
         raise RequestError(f'ordinal names a category of "{name}" twice.')
     own = merged(cells, ignore_case=options.merge_spellings)
-    from motet.data._tables.cells import exact_spelling, same_spelling
-
     key = same_spelling if options.merge_spellings else exact_spelling
     keys = {key(text) for text in options.ordinal[name]}
     for code, text in enumerate(own.cells.values):

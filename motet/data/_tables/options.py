@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from motet.data._schema import DATE_PARTS, DatePart
+from motet.data._columns import DATE_PARTS, DatePart
 from motet.errors import RequestError, nearest
 
 Kind = Literal["auto", "classes", "regression"]

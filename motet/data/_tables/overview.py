@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Schema
+from motet.data._columns import Column
+from motet.data._schema import Schema
 from motet.data._tables.aggregates import Aggregates
 from motet.data._tables.statistics import pooled_mean
 

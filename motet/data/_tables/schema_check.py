@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+from motet.data._columns import Column, Scaling
 from motet.data._tables.cells import exact_spelling, same_spelling
 from motet.errors import RequestError
 
 if TYPE_CHECKING:  # a schema checks itself, so it cannot be imported here
-    from motet.data._schema import Column, Scaling, Schema
+    from motet.data._schema import Schema
 
 
 def check_schema(schema: Schema) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from motet.data._schema import DATE_PARTS, KINDS, Column, Scaling, Schema, Target
-from motet.errors import RequestError, StateError
+from motet.data._columns import DATE_PARTS, KINDS, Column, Scaling, Target
+from motet.errors import StateError
+
+if TYPE_CHECKING:  # a schema writes itself, so it cannot be imported here
+    from motet.data._schema import Schema
 
 VERSION = 1
 LONGEST = 10_000  # characters of a name
@@ -31,18 +34,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def from_dict(written: Any) -> Schema:
-    """Read a schema from `to_dict`."""
+def fields_from_dict(written: Any) -> dict[str, Any]:
+    """Read the fields of a schema from `to_dict`."""
     table = _table(written, "a schema")
     if table.get("version") != VERSION:
         raise StateError(
             f"this version reads schemas of version {VERSION}, got {table.get('version')!r}."
         )
-    values = _members(table, _SCHEMA, "the schema", also=("version",))
-    try:
-        return Schema(**values)
-    except RequestError as error:
-        raise StateError(f"this is not a usable schema: {error}") from None
+    return _members(table, _SCHEMA, "the schema", also=("version",))
 
 
 def _table(value: Any, what: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from motet.data._tables.blocks import counted
 from motet.data._tables.cells import is_text, same_spelling, tidy
+from motet.data._tables.encode import as_column
 from motet.data._tables.files import (
     EmptyTableError,
     HowToRead,
@@ -119,8 +120,6 @@ def _open_one(source: Any, how: HowToRead) -> Opened:
 
 def _from_memory(source: Any) -> Any:
     import pyarrow
-
-    from motet.data._tables.encode import as_column
 
     if isinstance(source, pyarrow.RecordBatch):
         source = pyarrow.Table.from_batches([source])

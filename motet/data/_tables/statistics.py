@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Column, Scaling, Schema
+from motet.data._columns import Column, Scaling
+from motet.data._schema import Schema
 from motet.data._tables.aggregates import Aggregates, base_names
 from motet.data._tables.fixes import fix
 from motet.data._tables.options import Filling, Standardize

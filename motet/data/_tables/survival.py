@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.data._schema import Target
+from motet.data._columns import Target
 from motet.data._tables.cells import (
     Cells,
     MissingValues,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet._core.text import plural
-from motet.data._schema import Target
+from motet.data._columns import Target
 from motet.data._tables.blocks import LARGEST
 from motet.data._tables.cells import (
     Cells,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from motet._core.keys import Key
 from motet.data import Column, Schema, Split, Target
+from motet.data._columns import TargetKind
 from motet.data._federation import Federation
 from motet.data._raw import SPLITS, Normalize
-from motet.data._schema import TargetKind
 from motet.data._sources.arrays import About, Cell, assemble
 from motet.data._sources.common import split_codes
 from motet.data._sources.folder import client_cells

@@ -55,9 +55,8 @@ def linear_base(
     _feed(graph, first)
     _check_base_is_gone(graph, first)
     wanted = _input_shape(network, first, torch.zeros(2, *shape))
-    short = copy.deepcopy(
-        graph
-    )  # without the removed base, which cannot always be sent to a process
+    # The copy leaves out the removed base, which cannot always be sent to a process.
+    short = copy.deepcopy(graph)
     return partial(_build_short, build, short, tuple(shape), wanted)
 
 

@@ -17,13 +17,15 @@ import copy
 import json
 import threading
 import time
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
-from flwr.serverapp import ServerApp
+from flwr.serverapp import Grid, ServerApp
 
 from motet.deploy._runtime import flower_apps
 
@@ -54,7 +56,7 @@ def contexts(context: Context) -> dict[str, Context]:
 class Hub:
     """Collects the messages of all experiments, and hands out their replies."""
 
-    def __init__(self, grid, names):
+    def __init__(self, grid: Grid, names: Iterable[str]) -> None:
         self.grid, self.lock = grid, threading.Lock()
         self.busy = set(names)  # experiments that are not waiting yet
         self.waiting = set()
@@ -64,14 +66,14 @@ class Hub:
         self.count = 0
         self.next_look = 0.0
 
-    def push(self, name, message):
+    def push(self, name: str, message: Message) -> str:
         with self.lock:
             self._works(name)
             self.count += 1
             self.outbox[name, f"inner-{self.count}"] = message
             return f"inner-{self.count}"
 
-    def pull(self, name, wanted):
+    def pull(self, name: str, wanted: set[str]) -> list[Opened]:
         with self.lock:
             self.busy.discard(name)
             self.waiting.add(name)
@@ -89,20 +91,20 @@ class Hub:
                 self._works(name)
             return replies
 
-    def leave(self, name):
+    def leave(self, name: str) -> None:
         with self.lock:
             self.busy.discard(name)
             self.waiting.discard(name)
 
-    def nodes(self):
+    def nodes(self) -> Iterable[NodeInfo]:
         with self.lock:
             return self.grid.get_nodes()
 
-    def _works(self, name):
+    def _works(self, name: str) -> None:
         self.waiting.discard(name)
         self.busy.add(name)
 
-    def _send(self):
+    def _send(self) -> None:
         inside = {}
         for (name, number), message in self.outbox.items():
             inside.setdefault(message.metadata.dst_node_id, []).append((name, number, message))
@@ -116,7 +118,7 @@ class Hub:
             (sent,) = self.grid.push_messages([Message(envelope, node, "train")])
             self.under_way[sent] = [(name, number) for name, number, _ in messages]
 
-    def _receive(self):
+    def _receive(self) -> None:
         for reply in self.grid.pull_messages(list(self.under_way)):
             inside = self.under_way.pop(reply.metadata.reply_to_message_id)
             for name, number in inside:
@@ -126,7 +128,7 @@ class Hub:
 class Opened:
     """One message out of an envelope; an error is one for all of them."""
 
-    def __init__(self, reply, number):
+    def __init__(self, reply: Message, number: str) -> None:
         sender = reply.metadata.src_node_id
         self.metadata = SimpleNamespace(reply_to_message_id=number, src_node_id=sender)
         self.has_error = reply.has_error
@@ -139,38 +141,38 @@ class Opened:
 class OneOfMany:
     """The grid as one experiment sees it."""
 
-    def __init__(self, hub, name):
+    def __init__(self, hub: Hub, name: str) -> None:
         self.hub, self.name = hub, name
 
-    def get_nodes(self):
+    def get_nodes(self) -> Iterable[NodeInfo]:
         return self.hub.nodes()
 
-    def push_messages(self, messages):
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
         return [self.hub.push(self.name, message) for message in messages]
 
-    def pull_messages(self, message_ids):
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Opened]:
         return self.hub.pull(self.name, set(message_ids))
 
 
-def sealed(content):
+def sealed(content: RecordDict) -> bytes:
     """Write the records of one message as bytes."""
     return recorddict_to_proto(content).SerializeToString()
 
 
-def opened(data):
+def opened(data: bytes) -> RecordDict:
     """Read the records of one message."""
     return recorddict_from_proto(RecordDictProto.FromString(data))
 
 
-def server_app():
+def server_app() -> ServerApp:
     app = ServerApp()
 
     @app.main()
-    def main(grid, context):
+    def main(grid: Grid, context: Context) -> None:
         every = contexts(context)
         hub, failures = Hub(grid, every), {}
 
-        def run_server(name):
+        def run_server(name: str) -> None:
             try:
                 flower_apps.server_app()(OneOfMany(hub, name), every[name])
             except Exception as reason:
@@ -189,11 +191,11 @@ def server_app():
     return app
 
 
-def client_app():
+def client_app() -> ClientApp:
     app = ClientApp()
 
     @app.train()
-    def train(message, context):
+    def train(message: Message, context: Context) -> Message:
         every, contents = contexts(context), ConfigRecord()
         for number, about in message.content["index"].items():
             name, kind = about.split(" ")
