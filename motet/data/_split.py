@@ -126,13 +126,14 @@ class Split:
         self, stock: NDArray[np.int64], holder: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Compute how many rows of each group become train, val and test."""
-        tests = [share_of(n, self.test_share, at_most=n - 1) for n in sizes.tolist()]
+        different, place = np.unique(sizes, return_inverse=True)  # clients of one size are alike
+        tests = [share_of(n, self.test_share, at_most=n - 1) for n in different.tolist()]
         vals = [
             share_of(n, self.val, at_most=n - 1 - t)
-            for n, t in zip(sizes.tolist(), tests, strict=True)
+            for n, t in zip(different.tolist(), tests, strict=True)
         ]
-        to_test = _apportion_all(np.asarray(tests, np.int64), stock, holder)
-        to_val = _apportion_all(np.asarray(vals, np.int64), stock - to_test, holder)
+        to_test = _apportion_all(np.asarray(tests, np.int64)[place], stock, holder)
+        to_val = _apportion_all(np.asarray(vals, np.int64)[place], stock - to_test, holder)
         return stock - to_test - to_val, to_val, to_test
 
 

@@ -385,6 +385,34 @@ def test_large_tables_are_encoded_in_slices_like_small_ones_at_once(
     assert {remark.what for remark in at_once.remarks} >= {"filled", "out_of_range"}
 
 
+@pytest.mark.parametrize("missing", ["mean", "client-median"])
+def test_a_large_table_is_the_same_federation_as_a_small_one(missing, monkeypatch):
+    def made():
+        return from_table(
+            WIDE.drop_columns("text"),
+            client="site",
+            target="outcome",
+            categorical=["sex"],
+            ordinal={"stage": ["I", "II", "III"]},
+            dates=["visit"],
+            missing=missing,
+            standardize=True,
+        )
+
+    small = made()
+    for module in ("encode", "aggregates", "reading"):  # each column is then read in a thread
+        monkeypatch.setattr(f"motet.data._tables.{module}.MANY_ROWS", 1)
+    large = made()
+    rows = np.arange(len(WIDE))
+    np.testing.assert_array_equal(large.x.take(rows), small.x.take(rows))
+    assert large.schema == small.schema
+    assert large.notes == small.notes
+    for name in ("missing", "known", "mean", "spread", "low", "high"):
+        np.testing.assert_array_equal(
+            getattr(large.aggregates, name), getattr(small.aggregates, name)
+        )
+
+
 def test_an_error_about_a_large_table_counts_all_its_rows(monkeypatch):
     monkeypatch.setattr("motet.data._tables.encode.MANY_ROWS", 1)
     monkeypatch.setattr("motet.data._tables.encode.SLICE", 7)

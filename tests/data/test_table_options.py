@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 from pyarrow.csv import write_csv
+from pyarrow.dataset import dataset
 
 from motet._cli.main import call
 from motet.config import experiment_from_dict
@@ -60,7 +61,31 @@ def frames(folder):
     book.save(folder / "t.xlsx")
     files = [folder / f"t.{end}" for end in ("csv", "tsv", "parquet", "feather", "xlsx")]
     indexed = pandas.DataFrame(VISITS, index=list("uvwxyz"))
-    return [*files, table, table.to_batches()[0], indexed, polars.DataFrame(VISITS)]
+    lazy = polars.DataFrame(VISITS).lazy()
+    others = [Stream(table), dataset(table), table.to_reader(), lazy]
+    return [*files, table, table.to_batches()[0], indexed, polars.DataFrame(VISITS), *others]
+
+
+class Stream:
+    """A query of a database, such as a relation of DuckDB."""
+
+    columns, type = list(VISITS), "QUERY_RELATION"
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_each_site_may_be_a_query():
+    polars = pytest.importorskip("polars")
+    table = pa.table({"age": [40, 50, 60, 70] * 5, "ill": [0, 1, 1, 0] * 5})
+    queries = [table, Stream(table), dataset(table), table.to_reader(), polars.from_arrow(table)]
+    queries.append(queries[-1].lazy())
+    data = from_table({f"site {n}": query for n, query in enumerate(queries)}, target="ill")
+    assert len(data.clients) == len(queries)
+    assert len({values_of(data)[20 * n : 20 * n + 20].tobytes() for n in range(6)}) == 1
 
 
 def test_every_source_gives_the_same_federation(tmp_path):
@@ -356,6 +381,28 @@ def test_a_row_that_sums_the_others_up_is_not_a_site(summary):
     real = {**footer, "cost": 17.5}
     kept = {name: [*values, real[name]] for name, values in columns.items()}
     assert "Total" in from_table(kept, client="site", target="ill", kind="regression").clients
+
+
+@pytest.mark.parametrize("label", ["Total", ""])
+@pytest.mark.parametrize("summary", [sum, lambda column: round(sum(column) / len(column), 2)])
+def test_a_row_of_sums_in_each_site_s_file_is_left_out(summary, label, tmp_path):
+    for site in ("north", "south"):
+        columns = {"visit": [*range(20)], "cost": [7 * n % 31 for n in range(20)]}
+        columns["ill"] = [n // 3 % 2 for n in range(20)]
+        (tmp_path / "plain").mkdir(exist_ok=True)
+        (tmp_path / "plain" / f"{site}.csv").write_text(as_csv(columns))
+        footer = {**{name: summary(column) for name, column in columns.items()}, "visit": label}
+        summed = {name: [*column, footer[name]] for name, column in columns.items()}
+        (tmp_path / f"{site}.csv").write_text(as_csv(summed))
+    plain = from_table(str(tmp_path / "plain" / "*.csv"), target="ill", kind="classes")
+    data = from_table(str(tmp_path / "*.csv"), target="ill", kind="classes")
+    np.testing.assert_array_equal(values_of(data), values_of(plain))
+    assert data.rows.index.tolist() == plain.rows.index.tolist()
+    noted = [note for note in data.notes if "sums the others up" in note]
+    assert noted == [
+        'row 22 of "north" sums the others up; left out.',
+        'row 22 of "south" sums the others up; left out.',
+    ]
 
 
 def test_two_columns_of_one_name_are_renamed_where_they_come_from(tmp_path):

@@ -83,8 +83,9 @@ def from_table(  # one name per option
 
     Args:
         path: A text file (.csv, .tsv, .txt, also .gz), .parquet, .feather or .xlsx file; a pattern
-            such as "sites/*.csv", a list of files or `{site: file}`; a pandas or polars frame, a
-            `pyarrow.Table` or `{column: values}`.
+            such as "sites/*.csv", a list of files or `{site: file}`; a pandas or polars frame
+            (also a lazy one), a `pyarrow.Table` or data set, any other object with
+            `__arrow_c_stream__`, such as a relation of DuckDB, or `{column: values}`.
         client: Column that names the client of each row. Several files without such a column are
             one client each, named like the file.
         target: Column to predict. Text, booleans and integers are classes, other numbers are

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from motet.data._columns import Column
 from motet.data._schema import Schema
 from motet.data._tables.blocks import Block, Noticed, counted, read_block
-from motet.data._tables.encode import MANY_ROWS, in_threads
+from motet.data._tables.encode import in_threads
+from motet.data._tables.reading import MANY_ROWS, Reading
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -68,6 +69,7 @@ def aggregate(
     *,
     rows: Counts | None = None,
     row_name: Callable[[int], str] = counted,
+    reading: Reading | None = None,
 ) -> Aggregates:
     """Aggregate training rows by site.
 
@@ -78,6 +80,7 @@ def aggregate(
         sites: Names of the sites.
         rows: The training rows; None: all of the table.
         row_name: Names a row of the table in messages.
+        reading: Columns that are read already, or will be.
     """
     used = len(table) if rows is None else len(rows)
     groups = Grouped(np.zeros(used, np.int64) if site is None else site, len(sites))
@@ -85,7 +88,7 @@ def aggregate(
     chosen = None if rows is None else rows.astype(np.intp)  # once, not for each column
 
     def of_column(column: Column) -> tuple[Counts, list[Moments]]:
-        block = block_of(schema, table, column, chosen, noticed)
+        block = block_of(schema, table, column, chosen, noticed, reading)
         if column.kind == "categorical":
             width = len(column.features) - column.indicator
             return groups.count(block.holes), groups.shares(block.values, width)
@@ -164,10 +167,18 @@ def share_moments(ones: Counts, rows: Counts) -> Moments:
 
 
 def block_of(
-    schema: Schema, table: Any, column: Column, rows: Counts | None, noticed: Noticed
+    schema: Schema,
+    table: Any,
+    column: Column,
+    rows: Counts | None,
+    noticed: Noticed,
+    reading: Reading | None = None,
 ) -> Block:
     """Read one column of some rows; numbers are taken, which costs less than taking cells."""
-    block = read_block(schema, column, table[column.name], noticed)
+    if reading and column.name in reading:
+        block = reading[column.name].result()
+    else:
+        block = read_block(schema, column, table[column.name], noticed)
     return block if rows is None else block.rows(rows)
 
 
@@ -184,14 +195,16 @@ def _with(values: Floats, places: NDArray[np.intp], value: float) -> Floats:
     return replaced
 
 
-def medians_of(schema: Schema, table: Any, rows: Counts | None = None) -> Floats:
+def medians_of(
+    schema: Schema, table: Any, rows: Counts | None = None, reading: Reading | None = None
+) -> Floats:
     """Compute the median of each input's known values, [inputs]; 0 for categories, NaN if none."""
     noticed, found = Noticed(counted, [], counted), []
     for column in schema.columns:
         if column.kind == "categorical":
             found += [0.0] * (len(column.features) - column.indicator)
             continue
-        block = block_of(schema, table, column, rows, noticed)
+        block = block_of(schema, table, column, rows, noticed, reading)
         for values in np.asarray(block.values, np.float64).T:
             known = values[~np.isnan(values)]
             found.append(float(np.median(known)) if len(known) else math.nan)

@@ -54,7 +54,9 @@ class Block(NamedTuple):
         if isinstance(chosen, slice):
             return Block(self.values[chosen], self.holes[chosen])
         # Much faster than an index if there is one value per row.
-        return Block(self.values.take(chosen, axis=0), self.holes.take(chosen))
+        values = self.values.take(chosen, axis=0)
+        is_code = self.values.ndim == 1
+        return Block(values, self.holes.take(chosen) if is_code else np.isnan(values[:, 0]))
 
 
 @dataclass

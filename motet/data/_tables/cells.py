@@ -221,11 +221,16 @@ def numbers_of(cells: Cells, decimal: str, unit: str | None = None) -> tuple[Flo
 
 def numeric_values(column: Any, missing: MissingValues) -> Floats:
     """Read a column of numbers as floats, NaN where it is empty or has a named missing value."""
-    from pyarrow import float64
+    from pyarrow import ChunkedArray, float64
 
-    # Not safe: whole numbers beyond 2^53, such as ids, are rounded.
-    floats = plain(column).cast(float64(), safe=False)
-    values = np.asarray(floats.to_numpy(zero_copy_only=False), np.float64)
+    # Chunk by chunk, so that a column is copied once. Not safe: whole numbers beyond 2^53, such as
+    # ids, are rounded.
+    chunks = column.chunks if isinstance(column, ChunkedArray) else [column]
+    floats = [
+        chunk.cast(float64(), safe=False).to_numpy(zero_copy_only=False) for chunk in chunks
+    ]
+    joined = floats[0] if len(floats) == 1 else np.concatenate([np.empty(0), *floats])
+    values = np.asarray(joined, np.float64)
     if missing.numbers:
         values = np.where(np.isin(values, missing.numbers), np.nan, values)
     return values

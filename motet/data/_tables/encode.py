@@ -32,13 +32,13 @@ from motet.data._tables.cells import (
     same_spelling,
     to_cells,
 )
+from motet.data._tables.reading import MANY_ROWS, Reading
 from motet.errors import DataError, RequestError
 
 if TYPE_CHECKING:  # a schema encodes rows by these functions, so it cannot be imported here
     from motet.data._schema import Schema
 
 Matrix = NDArray[np.float32]
-MANY_ROWS = 100_000
 SLICE = 1 << 15  # rows whose numbers stay in the processor's cache while they are encoded
 T = TypeVar("T")
 
@@ -49,13 +49,17 @@ def encode_rows(
     site: str | Sequence[str] | NDArray[Any] | Cells | None,
     name: RowName | None,
     name_in_remarks: RowName | None = None,
+    reading: Reading | None = None,
 ) -> Encoded:
-    """Turn raw rows into inputs; see `Schema.encode`."""
+    """Turn raw rows into inputs; see `Schema.encode`.
+
+    Columns that are in `reading` are not read again, and remarks on single cells left out.
+    """
     columns, rows = _opened(schema, table)
     noticed = Noticed(name or counted, [], name_in_remarks)
     sites = _sites(schema, columns, site, rows, noticed)
     x = np.empty((rows, len(schema.feature_names)), np.float32)
-    encoder = _Encoder(schema, columns, sites, noticed, x)
+    encoder = _Encoder(schema, columns, sites, noticed, x, reading or {})
     if rows >= MANY_ROWS:
         with suppress(DataError):  # raised again below, with the number of all rows
             return Encoded(x, (*noticed.remarks, *encoder.in_slices()))
@@ -71,6 +75,7 @@ class _Encoder(NamedTuple):
     sites: Sites
     noticed: Noticed  # names rows
     x: Matrix
+    reading: Reading
 
     def whole(self, number: int) -> list[Remark]:
         """Encode all rows of one column."""
@@ -105,9 +110,12 @@ class _Encoder(NamedTuple):
     def _is_plain(self, column: Column) -> bool:
         """Whether a column holds numbers as such, of which a slice costs nothing."""
         given = self.columns.get(column.name)
-        return column.kind == "number" and given is not None and is_numeric(given)
+        is_plain = column.kind == "number" and given is not None and is_numeric(given)
+        return is_plain and column.name not in self.reading
 
     def _read(self, column: Column, own: Noticed) -> Block:
+        if column.name in self.reading:
+            return self.reading[column.name].result()
         given = self.columns.get(column.name)
         if given is None:
             return absent(self.schema, column, len(self.x), own)

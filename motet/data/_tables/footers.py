@@ -23,18 +23,46 @@ def has_footer(table: Any, sites: Cells, missing: MissingValues) -> bool:
         return False
     if (sites.codes == sites.codes[last]).sum() > 1:
         return False
-    summed, others = 0, 0
+    summed, texts = _last_row(table, missing)
+    return summed > 1 or (summed == 1 and len(texts) <= 1)  # one of them names the site
+
+
+def ends_with_footer(table: Any, missing: MissingValues) -> bool:
+    """Tell whether the last row is a footer, in a table without a column of sites.
+
+    Its only text, such as "Total", occurs nowhere else in its column.
+    """
+    if len(table) - 1 < FEWEST_ROWS:
+        return False
+    summed, texts = _last_row(table, missing)
+    if not summed or len(texts) > 1:
+        return False
+    return all(_times(column, column[-1]) == 1 for column in texts)
+
+
+def _last_row(table: Any, missing: MissingValues) -> tuple[int, list[Any]]:
+    """Count the numbers of the last row, 0 if one sums nothing up; and list columns of its texts.
+
+    A column with a text among numbers is text, too.
+    """
+    last, summed = len(table) - 1, 0
+    texts = [c for c in table.columns if is_text(c) and c[last].is_valid]
     for column in table.columns:
         if not is_numeric(column):
-            others += is_text(column) and bool(column[last].is_valid)
             continue
         values = numeric_values(column, missing)
         if np.isnan(values[last]):
             continue
         if not _sums_up(values[last], values[:last]):
-            return False
+            return 0, texts
         summed += 1
-    return summed > 1 or (summed == 1 and others <= 1)  # one of them names the site
+    return summed, texts
+
+
+def _times(column: Any, value: Any) -> int:
+    from pyarrow import compute
+
+    return int(compute.sum(compute.equal(column, value)).as_py() or 0)
 
 
 def _sums_up(value: float, above: Any) -> bool:

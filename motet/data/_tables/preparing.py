@@ -28,6 +28,7 @@ from motet.data._tables.footers import has_footer
 from motet.data._tables.inspection import inspect
 from motet.data._tables.kinds import find_columns
 from motet.data._tables.options import TableOptions
+from motet.data._tables.reading import Reading, start_reading
 from motet.data._tables.spellings import merged
 from motet.data._tables.statistics import Medians, finish
 from motet.data._tables.targets import Answer, read_target
@@ -93,8 +94,6 @@ def prepare(
     remarks += more
     raw = _raw(table, answer, split_column, row_name)
     cut = split if isinstance(split, Split) else Split(test="official" if split_column else 0.2)
-    allotment = allot_sites(raw, sites.codes.astype(np.int64), sites.values, cut, seed)
-    _remark_absent(sites, allotment, remarks)
     draft = Schema(
         columns=columns,
         target=answer.target,
@@ -103,17 +102,20 @@ def prepare(
         merge_spellings=options.merge_spellings,
         decimal=options.decimal,
     )
-    aggregates = aggregate_training(draft, table, allotment, row_name)
+    reading = start_reading(draft, table, row_name)
+    allotment = allot_sites(raw, sites.codes.astype(np.int64), sites.values, cut, seed)
+    _remark_absent(sites, allotment, remarks)
+    aggregates = aggregate_training(draft, table, allotment, row_name, reading)
     schema = finish(
         draft,
         aggregates,
         options.filling,
         options.standardize,
-        training_medians(draft, table, allotment, own=options.filling.own)
+        training_medians(draft, table, allotment, reading, own=options.filling.own)
         if options.filling.by == "median"
         else None,
     )
-    encoded = encode_rows(schema, table, sites, row_name, counted)
+    encoded = encode_rows(schema, table, sites, row_name, counted, reading)
     remarks += inspect(
         schema, table, encoded.x, answer.y, allotment.rows, allotment.clients, options.few_test_rows
     )
@@ -232,11 +234,17 @@ def _remark_absent(sites: Cells, allotment: Allotment, remarks: list[str]) -> No
 
 
 def aggregate_training(
-    schema: Schema, table: Any, allotment: Allotment, row_name: Callable[[int], str]
+    schema: Schema,
+    table: Any,
+    allotment: Allotment,
+    row_name: Callable[[int], str],
+    reading: Reading | None = None,
 ) -> Aggregates:
     """Aggregate the training rows of each site, in their order."""
     site, rows = _training(allotment.rows)
-    return aggregate(schema, table, site, allotment.clients, rows=rows, row_name=row_name)
+    return aggregate(
+        schema, table, site, allotment.clients, rows=rows, row_name=row_name, reading=reading
+    )
 
 
 def _training(rows: Assignment) -> tuple[Rows, Rows]:
@@ -244,10 +252,12 @@ def _training(rows: Assignment) -> tuple[Rows, Rows]:
     return rows.clients_of(0)
 
 
-def training_medians(draft: Schema, table: Any, allotment: Allotment, *, own: bool) -> Medians:
+def training_medians(
+    draft: Schema, table: Any, allotment: Allotment, reading: Reading | None = None, *, own: bool
+) -> Medians:
     """Compute medians of training rows, over all sites and of each."""
     site, rows = _training(allotment.rows)
-    overall, sites = medians_of(draft, table, rows), len(allotment.clients)
+    overall, sites = medians_of(draft, table, rows, reading), len(allotment.clients)
     if not own:
         return Medians(overall)
     each: list[NDArray[np.float64]] = []
@@ -255,7 +265,7 @@ def training_medians(draft: Schema, table: Any, allotment: Allotment, *, own: bo
         if column.kind == "categorical":
             each += [np.zeros(sites)] * len(column.features)
             continue
-        block = block_of(draft, table, column, rows, Noticed(counted, [], counted))
+        block = block_of(draft, table, column, rows, Noticed(counted, [], counted), reading)
         each += [
             _medians_by_site(values, site, sites)
             for values in np.asarray(block.values, np.float64).T

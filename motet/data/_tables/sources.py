@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.data._tables.blocks import counted
-from motet.data._tables.cells import is_text, same_spelling, tidy
+from motet.data._tables.cells import MissingValues, is_text, same_spelling, tidy
 from motet.data._tables.encode import as_column
 from motet.data._tables.files import (
     EmptyTableError,
@@ -22,6 +22,7 @@ from motet.data._tables.files import (
     stem_of,
 )
 from motet.data._tables.fixes import fix
+from motet.data._tables.footers import ends_with_footer
 from motet.errors import DataError, RequestError
 
 SITE = "site"  # name of the client column, if the files have none
@@ -33,7 +34,9 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
     Several files without a client column are one site each, named like the file.
     """
     if isinstance(source, Mapping) and source and all(_is_table(v) for v in source.values()):
-        parts = {str(site): _open_one(part, how) for site, part in source.items()}
+        parts = {
+            str(site): _without_footer(_open_one(part, how), how) for site, part in source.items()
+        }
         return _joined(parts, client, "table")
     if isinstance(source, str | Path) and _is_pattern(str(source)):
         # Not Path.glob: the pattern may be absolute.
@@ -67,11 +70,31 @@ def _is_pattern(path: str) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    frame = hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
-    return isinstance(value, Path | Mapping) or frame or _looks_like_file(value)
+    is_frame = hasattr(value, "__arrow_c_stream__") and not _is_column(value)
+    return isinstance(value, Path | Mapping) or is_frame or _is_lazy(value) or _is_file(value)
 
 
-def _looks_like_file(value: Any) -> bool:
+def _is_column(value: Any) -> bool:
+    """Tell whether a value is one column: those of pandas, polars and Arrow are streams, too."""
+    # DuckDB's relations have a type, too.
+    return hasattr(value, "dtype") or (hasattr(value, "type") and not hasattr(value, "columns"))
+
+
+def _is_lazy(value: Any) -> bool:
+    """Tell whether a value is a query that makes a table: polars' lazy frames, Arrow's data sets.
+
+    Frames that are in memory are read as they are.
+    """
+    if hasattr(value, "__arrow_c_stream__"):
+        return False
+    return hasattr(value, "collect_schema") or _is_data_set(value)
+
+
+def _is_data_set(value: Any) -> bool:
+    return hasattr(value, "to_table") and hasattr(value, "schema")
+
+
+def _is_file(value: Any) -> bool:
     return isinstance(value, str) and Path(value).suffix != ""
 
 
@@ -83,8 +106,25 @@ def _one_per_file(paths: list[Path], how: HowToRead) -> dict[str, Opened]:
             raise RequestError(
                 f'two files stand for the site "{site}", such as {path}. Rename one of them.'
             )
-        parts[site] = _or_nothing(path, how) if len(paths) > 1 else read_file(path, how)
+        opened = _or_nothing(path, how) if len(paths) > 1 else read_file(path, how)
+        parts[site] = _without_footer(opened, how)
     return parts
+
+
+def _without_footer(opened: Opened, how: HowToRead) -> Opened:
+    """Leave out the last row of a site's table if it sums the others up."""
+    last = len(opened.table) - 1
+    if how.every_row or not ends_with_footer(opened.table, MissingValues(how.na)):
+        return opened
+    remark = f'{opened.row_name(last)} of "{opened.name}" sums the others up; left out.'
+    # Without the footer's text, a column may hold numbers only.
+    table, units, more = how.numeric(opened.table.slice(0, last), opened.decimal)
+    return replace(
+        opened,
+        table=table,
+        units={**opened.units, **units},
+        remarks=(*opened.remarks, remark, *more),
+    )
 
 
 def _or_nothing(path: Path, how: HowToRead) -> Opened:
@@ -108,8 +148,8 @@ def _open_one(source: Any, how: HowToRead) -> Opened:
         raise DataError(f"this {_kind(source)} cannot be read as a table: {error}") from None
     if table is None:
         raise RequestError(
-            "a table must be a path, a pandas or polars frame, a pyarrow.Table or "
-            f"{{column: values}}; got a {_kind(source)}."
+            "a table must be a path, a pandas or polars frame, a pyarrow.Table, another object "
+            f"with `__arrow_c_stream__` or {{column: values}}; got a {_kind(source)}."
         )
     opened = Opened(table, "table", counted, format=_kind(source))
     if not how.every_row:
@@ -121,6 +161,8 @@ def _open_one(source: Any, how: HowToRead) -> Opened:
 def _from_memory(source: Any) -> Any:
     import pyarrow
 
+    if _is_lazy(source):
+        source = source.to_table() if _is_data_set(source) else source.collect()
     if isinstance(source, pyarrow.RecordBatch):
         source = pyarrow.Table.from_batches([source])
     if isinstance(source, pyarrow.Table):
