@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # a schema encodes rows by these functions, so it cannot be i
 EPOCH = date(1970, 1, 1)
 DAYS_PER_YEAR = 365.2425
 LARGEST = 1e38  # inputs are float32
+MANY_TEXTS = 10  # too many to name each as missing
 Mask = NDArray[np.bool_]
 
 
@@ -147,13 +148,23 @@ def _numbers(
         values = cells.look_up(table)
     # Without a temporary array for the usual case.
     if max(np.fmax.reduce(values, initial=0.0), -np.fmin.reduce(values, initial=0.0)) > LARGEST:
-        row = int((np.abs(values) > LARGEST).argmax())
-        raise DataError(
-            f'column "{column.name}" should hold finite numbers; {noticed.row_name(row)} has '
-            f"{values[row]}{_too_large(values[row])}. Correct it, or treat it as missing with "
-            f"{fix('na', str(values[row]))}."
-        )
+        raise _not_finite(column.name, values, noticed.row_name)
     return values
+
+
+def _not_finite(name: str, values: Floats, row_name: RowName) -> DataError:
+    wrong = np.abs(values) > LARGEST
+    row, texts = int(wrong.argmax()), [str(value) for value in np.unique(values[wrong])]
+    found = (
+        f'column "{name}" should hold finite numbers; {row_name(row)} has '
+        f"{values[row]}{_too_large(values[row])}."
+    )
+    if len(texts) > MANY_TEXTS:
+        return DataError(
+            f"{found} Leave the column out with {fix('drop', name)}, or correct its "
+            f"{int(wrong.sum())} such numbers in the table."
+        )
+    return DataError(f"{found} Correct it, or treat it as missing with {fix('na', *texts)}.")
 
 
 def _too_large(value: float) -> str:

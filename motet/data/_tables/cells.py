@@ -226,9 +226,7 @@ def numeric_values(column: Any, missing: MissingValues) -> Floats:
     # Chunk by chunk, so that a column is copied once. Not safe: whole numbers beyond 2^53, such as
     # ids, are rounded.
     chunks = column.chunks if isinstance(column, ChunkedArray) else [column]
-    floats = [
-        chunk.cast(float64(), safe=False).to_numpy(zero_copy_only=False) for chunk in chunks
-    ]
+    floats = [chunk.cast(float64(), safe=False).to_numpy(zero_copy_only=False) for chunk in chunks]
     joined = floats[0] if len(floats) == 1 else np.concatenate([np.empty(0), *floats])
     values = np.asarray(joined, np.float64)
     if missing.numbers:

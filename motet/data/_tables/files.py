@@ -9,10 +9,13 @@ from typing import Any
 
 from motet._core.text import plural
 from motet.data._schema import Schema
+from motet.data._tables.arrow_tables import read_parquet, with_plain_text
 from motet.data._tables.cells import MissingValues, RowName
+from motet.data._tables.contents import EmptyTableError, bytes_of, source_of
 from motet.data._tables.fixes import fix
 from motet.data._tables.lines import Lines
 from motet.data._tables.numeric import Numeric, numeric_text
+from motet.data._tables.quotes import has_line_breaks, with_closed_quotes
 from motet.data._tables.repairs import (
     clear_rows,
     header_for,
@@ -39,10 +42,6 @@ NULLS = ("", "?", "NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "-nan", "null",
 MORE_NULLS = ("#N/A", "#NA", "<NA>", "NaT", "#n/a", "N/a")
 
 BLOCK = 1 << 22  # bytes that are parsed at a time; with fewer, each has its own dictionaries
-
-
-class EmptyTableError(DataError):
-    """A file without a row, which may be left out if there are others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +133,7 @@ def read_file(path: Path, how: HowToRead) -> Opened:
         raise RequestError(f"there is no table at {path}.")
     suffix = path.suffix.lower()
     if suffix in (".parquet", ".pq"):
-        return _arrow(path, _parquet, "Parquet")
+        return _arrow(path, read_parquet, "Parquet")
     if suffix in (".feather", ".arrow", ".ipc"):
         from pyarrow import feather
 
@@ -156,22 +155,13 @@ def stem_of(path: Path) -> str:
     return Path(name).stem
 
 
-def _parquet(path: Path) -> Any:
-    from pyarrow import ArrowInvalid, parquet
-
-    try:
-        return parquet.read_table(path)
-    except ArrowInvalid:  # columns of one name, which is said later
-        with parquet.ParquetFile(path) as file:
-            return file.read()
-
-
 def _arrow(path: Path, read: Callable[[Path], Any], what: str) -> Opened:
     from pyarrow import ArrowException
 
     try:
         table = read(path)
         table.validate(full=True)  # names, text and offsets that would fail later, on use
+        table = with_plain_text(table)
     except (ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}") from None
     return Opened(table, stem_of(path), lambda row: f"row {row + 1}", format=what)
@@ -207,7 +197,7 @@ def _renamed(row_name: RowName, keep: list[int]) -> RowName:
 
 
 def _text(path: Path, how: HowToRead) -> Opened:
-    contents = _bytes(path)
+    contents = bytes_of(path)
     start = bytes(contents[:2000])
     if start.startswith((b"PK\x03\x04", b"PAR1", b"ARROW1", b"\xd0\xcf\x11\xe0")):
         ending = {b"PK": ".xlsx", b"PA": ".parquet", b"AR": ".feather"}.get(start[:2], ".xls")
@@ -248,7 +238,7 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
         repairs = (*repairs, header[1])
         lines = replace(lines, skip=lines.skip + 1, headless=True)
         how = replace(how, columns=header[0], skip_rows=how.skip_rows + 1)
-    table = _read_csv(path, contents, encoding, dialect, how, lines, skipped)
+    table, contents, closed = _read_closed(path, contents, encoding, dialect, how, lines, skipped)
     if table is None or any(types.is_binary(kind) for kind in table.schema.types):
         if how.encoding is not None:
             raise DataError(
@@ -256,7 +246,8 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
                 f"another, such as {fix('encoding', 'cp1252')}."
             )
         return _in_other_encoding(path, contents, how)
-    remarks = [f"{path.name}: {remark}" for remark in repairs]
+    lines = replace(lines, contents=contents)
+    remarks = [f"{path.name}: {remark}" for remark in (*repairs, *closed)]
     remarks += [
         f"{plural(len(skipped), 'row')} of {path.name} with too many or too few cells skipped, "
         f'such as "{text[:60]}".'
@@ -270,6 +261,41 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
     return cleaned(
         Opened(table, stem_of(path), lines.name, tuple(remarks), shown, dialect.decimal), how
     )
+
+
+def _read_closed(
+    path: Path,
+    contents: memoryview,
+    encoding: str,
+    dialect: Dialect,
+    how: HowToRead,
+    lines: Lines,
+    skipped: list[str],
+) -> tuple[Any, memoryview, tuple[str, ...]]:
+    """Parse text; once more without its stray quotes, if a cell seems to have swallowed rows.
+
+    Returns:
+        The table, the text that was parsed, and remarks.
+    """
+    table, problem = None, None
+    try:
+        table = _read_csv(path, contents, encoding, dialect, how, lines, skipped)
+        if table is None or not has_line_breaks(table):
+            return table, contents, ()
+    except EmptyTableError:
+        raise
+    except DataError as error:
+        problem = error
+    width = len(how.columns or lines.first_rows(0)[0])
+    closed = with_closed_quotes(contents, encoding, dialect.delimiter, width)
+    if closed is not None:
+        contents, remark = closed
+        lines = replace(lines, contents=contents)
+        table = _read_csv(path, contents, encoding, dialect, how, lines, skipped)
+        return table, contents, (remark,)
+    if problem is not None:
+        raise problem
+    return table, contents, ()
 
 
 def _other_header(lines: Lines) -> tuple[tuple[str, ...], str] | None:
@@ -289,24 +315,6 @@ def _in_other_encoding(path: Path, contents: memoryview, how: HowToRead) -> Open
         f"that is wrong, name the encoding: {fix('encoding', 'latin-1')}."
     )
     return replace(opened, remarks=(remark, *opened.remarks))
-
-
-def _bytes(path: Path) -> memoryview:
-    """Map a file into memory, or unpack it if it is compressed."""
-    import pyarrow
-
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-        packed = {b"\x1f\x8b": "gzip", b"BZ": "bz2", b"\x28\xb5": "zstd"}.get(start[:2])
-        if packed:
-            with pyarrow.input_stream(str(path), compression=packed) as stream:
-                return memoryview(stream.read())
-        if not start:
-            raise EmptyTableError(f"{path} is empty. Expected a header and one row per example.")
-        return memoryview(pyarrow.memory_map(str(path)).read_buffer())
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
 
 
 def _read_csv(
@@ -333,7 +341,7 @@ def _read_csv(
     def parse(*, newlines: bool) -> Any:
         skipped.clear()
         return csv.read_csv(
-            _source(path, contents),
+            source_of(path, contents),
             read_options=csv.ReadOptions(
                 encoding=encoding,
                 skip_rows=how.skip_rows,
@@ -369,14 +377,6 @@ def _read_csv(
             return None
         raise _unreadable(path, error, lines) from None
     return table
-
-
-def _source(path: Path, contents: memoryview) -> Any:
-    """Open text for pyarrow: from the file where possible, so that its pages need no memory."""
-    import pyarrow
-
-    is_mapped = not isinstance(contents.obj, bytes)  # neither unpacked nor repaired
-    return pyarrow.OSFile(str(path)) if is_mapped else pyarrow.BufferReader(contents)
 
 
 def _unreadable(path: Path, error: Exception, lines: Lines) -> DataError:

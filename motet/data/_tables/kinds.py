@@ -11,7 +11,7 @@ import numpy as np
 
 from motet._core.text import listed, plural
 from motet.data._columns import Column
-from motet.data._tables.blocks import EPOCH
+from motet.data._tables.blocks import EPOCH, MANY_TEXTS
 from motet.data._tables.categories import MANY_CATEGORIES, Categories, choose_categories
 from motet.data._tables.cells import (
     Cells,
@@ -34,7 +34,6 @@ from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import merged
 from motet.errors import DataError, RequestError
 
-MANY_TEXTS = 10  # too many to name each as missing
 MOSTLY = 0.5  # share of rows from which a column with some texts counts as numbers
 
 

@@ -15,6 +15,7 @@ SAMPLE = 1 << 16  # bytes that are looked at
 DELIMITERS = (",", ";", "\t", "|")
 # Encodings of the spreadsheets and databases that hospitals export from, the likely ones first.
 LIKELY = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp932", "gb18030", "big5", "euc_kr")
+OLD_WESTERN = ("cp850", "mac_roman")  # of DOS and old Macintoshes
 _UNIT = re.compile(r"(?<=\d)\s*[^\d,.]{1,15}$")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _POINT = re.compile(r"[+-]?\d*\.\d+")
@@ -72,6 +73,10 @@ def detect_encoding(contents: bytes | memoryview) -> str:
     from charset_normalizer import from_bytes
 
     special = _special_lines(bytes(contents[: 1 << 24]))
+    if not _reads_well(special, "cp1252"):
+        old = next((name for name in OLD_WESTERN if _reads_well(special, name)), None)
+        if old is not None:
+            return old
     found = from_bytes(special, cp_isolation=list(LIKELY)).best()
     if found is None or found.encoding in ("latin_1", "iso8859_1", "ascii", "utf_8"):
         return "cp1252" if _decodes(special, "cp1252") else "latin-1"
@@ -103,6 +108,28 @@ def _is_western(contents: bytes) -> bool:
         c.isalpha() or c in "\N{DEGREE SIGN}\N{SUPERSCRIPT TWO}\N{PLUS-MINUS SIGN}\N{EURO SIGN}"
         for c in special
     ) >= 0.9 * len(special)
+
+
+def _reads_well(contents: bytes, encoding: str) -> bool:
+    """Tell whether special characters are letters within words of Latin letters, in their case."""
+    if not _decodes(contents, encoding):
+        return False
+    text = contents.decode(encoding)
+    special = [place for place, character in enumerate(text) if not character.isascii()]
+    if len(special) > 0.3 * sum(character.isalpha() for character in text):
+        return False  # another script
+    return sum(_fits(text, place) for place in special) >= 0.9 * len(special)
+
+
+def _fits(text: str, place: int) -> bool:
+    letter, before, after = (
+        text[place],
+        text[max(0, place - 1) : place],
+        text[place + 1 : place + 2],
+    )
+    if not letter.isalpha():
+        return False
+    return letter.islower() or not before.isalpha() or not (before.islower() or after.islower())
 
 
 def decoded_sample(contents: bytes | memoryview, encoding: str) -> str:

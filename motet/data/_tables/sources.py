@@ -10,11 +10,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from motet.data._tables.arrow_tables import with_plain_text
 from motet.data._tables.blocks import counted
 from motet.data._tables.cells import MissingValues, is_text, same_spelling, tidy
+from motet.data._tables.contents import EmptyTableError
 from motet.data._tables.encode import as_column
 from motet.data._tables.files import (
-    EmptyTableError,
     HowToRead,
     Opened,
     cleaned,
@@ -166,7 +167,7 @@ def _from_memory(source: Any) -> Any:
     if isinstance(source, pyarrow.RecordBatch):
         source = pyarrow.Table.from_batches([source])
     if isinstance(source, pyarrow.Table):
-        return _plain_text(source)
+        return with_plain_text(source)
     if isinstance(source, Mapping):
         return pyarrow.table({str(name): as_column(v, str(name)) for name, v in source.items()})
     if type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns"):
@@ -175,29 +176,7 @@ def _from_memory(source: Any) -> Any:
         # Column by column: a column of numbers and text side by side is read as text.
         columns = [as_column(source.iloc[:, i].array, str(n)) for i, n in enumerate(source.columns)]
         return pyarrow.Table.from_arrays(columns, names=[str(name) for name in source.columns])
-    return _plain_text(pyarrow.table(source)) if hasattr(source, "__arrow_c_stream__") else None
-
-
-def _plain_text(table: Any) -> Any:
-    """Turn polars' own form of text, also in its categories, into one that all functions know.
-
-    The same goes for values that are stored once for several rows.
-    """
-    import pyarrow
-    from pyarrow import compute, string, types
-
-    for place, field in enumerate(table.schema):
-        column, is_coded = table.column(place), types.is_dictionary(field.type)
-        if is_coded and types.is_string_view(field.type.value_type):
-            chunks = [
-                chunk.dictionary.cast(string()).take(chunk.indices) for chunk in column.chunks
-            ]
-            table = table.set_column(place, field.name, pyarrow.chunked_array(chunks, string()))
-        elif types.is_run_end_encoded(field.type):
-            table = table.set_column(place, field.name, compute.run_end_decode(column))
-        elif types.is_string_view(field.type):
-            table = table.set_column(place, field.name, column.cast(string()))
-    return table
+    return with_plain_text(pyarrow.table(source)) if hasattr(source, "__arrow_c_stream__") else None
 
 
 def _kind(source: Any) -> str:

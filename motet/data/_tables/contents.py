@@ -1,0 +1,40 @@
+"""Bytes of a table file, mapped into memory or unpacked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from motet.errors import DataError, one_line
+
+
+class EmptyTableError(DataError):
+    """A file without a row, which may be left out if there are others."""
+
+
+def bytes_of(path: Path) -> memoryview:
+    """Map a file into memory, or unpack it if it is compressed."""
+    import pyarrow
+
+    packed = None
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+        packed = {b"\x1f\x8b": "gzip", b"BZ": "bz2", b"\x28\xb5": "zstd"}.get(start[:2])
+        if packed:
+            with pyarrow.input_stream(str(path), compression=packed) as stream:
+                return memoryview(stream.read())
+        if not start:
+            raise EmptyTableError(f"{path} is empty. Expected a header and one row per example.")
+        return memoryview(pyarrow.memory_map(str(path)).read_buffer())
+    except (OSError, pyarrow.ArrowException) as error:
+        damaged = " It is damaged or incomplete; copy it again." if packed else ""
+        raise DataError(f"{path} cannot be read: {one_line(error)}.{damaged}") from None
+
+
+def source_of(path: Path, contents: memoryview) -> Any:
+    """Open text for pyarrow: from the file where possible, so that its pages need no memory."""
+    import pyarrow
+
+    is_mapped = not isinstance(contents.obj, bytes)  # neither unpacked nor repaired
+    return pyarrow.OSFile(str(path)) if is_mapped else pyarrow.BufferReader(contents)
