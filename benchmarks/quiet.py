@@ -1,6 +1,7 @@
 """Everything that docs/speed.md says about workloads outside the race, within a time limit.
 
     python benchmarks/quiet.py                          # 18 minutes on a machine with nothing else
+    python benchmarks/quiet.py --only named/W1,drawn --minutes 8    # a piece; adds to the others
     python benchmarks/quiet.py --write docs/speed.md    # writes the tables of the last measurement
 
 Lines with a name, the races' workloads beside the loop, draws of the sweep, costs of methods, the
@@ -49,12 +50,16 @@ def jobs(folder: Path) -> Iterator[tuple[str, list[str], float]]:
     yield from ((f"drawn/{n}", [*draw, "--first", str(n)], 20) for n in more)
 
 
-def measure(minutes: float, out: Path) -> Results:
+def measure(minutes: float, out: Path, only: tuple[str, ...] = ()) -> Results:
     """Run what fits, one after another; keep results after each of them."""
     started, found = time.monotonic(), Results()
     out.parent.mkdir(parents=True, exist_ok=True)
+    if only and out.exists():
+        found = json.loads(out.read_text())
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SPEED_REPETITIONS": "3"}
     for name, command, seconds in jobs(out.parent):
+        if only and (not name.startswith(only) or (name in found and name not in only)):
+            continue  # of several with one beginning, those that have no result yet
         left = 60 * minutes - (time.monotonic() - started)
         if seconds > left:
             continue
@@ -182,13 +187,15 @@ def main() -> None:
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--minutes", type=float, default=18.0)
+    parser.add_argument("--only", default="", help="names or beginnings, such as named/W1,drawn")
     parser.add_argument("--out", type=Path, default=KEPT)
     parser.add_argument("--write", type=Path, help="a page; nothing is measured then")
     asked = parser.parse_args()
     if asked.write:
         write(asked.write, tables(json.loads(asked.out.read_text())))
         return
-    for name, table in tables(measure(asked.minutes, asked.out)).items():
+    only = tuple(asked.only.split(",")) if asked.only else ()
+    for name, table in tables(measure(asked.minutes, asked.out, only)).items():
         print(f"\n{name}\n{table}")
 
 

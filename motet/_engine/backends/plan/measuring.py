@@ -40,9 +40,12 @@ WORTH_MEASURING = 4.0  # seconds of a run on two cores, by the arithmetic below
 ARITHMETIC = 6e10  # floating-point operations a second
 CALL = 5e-6  # seconds per tensor operation
 STEPS = 6  # of a phase of local work, at most
-SLOW = 0.5  # seconds: if one step of the rule's plan takes so long, one step is enough
+SLOW = 0.5  # seconds: a pass that takes so long is not repeated
+PASS = 0.1  # seconds of a pass over some clients, about: so many steps are timed
+LONG_ENOUGH = 0.1  # seconds of passes that are not chance
+FEWEST = 4  # clients of a stack that is tried out: their steps are slow if no more are affordable
 SHARE = 0.06  # of the run's estimated time that measuring may take
-LEAST = 0.6  # seconds that it may take anyway
+LEAST = 0.3  # seconds that it may take anyway
 CLEARLY = 1.04  # how much faster than the rule's plan another one has to be
 HOPELESS = 4.0  # times as slow as the fastest: no variant of it is tried
 
@@ -97,8 +100,11 @@ def measure(
 ) -> dict[ExecutionPlan, float]:
     """Time some steps of local work under several plans: seconds per client."""
     timed: dict[ExecutionPlan, float] = {}
-    started, short = time.perf_counter(), _long_enough(setting, rule)
-    for plan in _candidates(setting, cohort, rule, timed, traced=traced):
+    started = time.perf_counter()
+    step = _seconds_per_step(setting, rule)
+    short = _long_enough(setting, rule, step)
+    most = max(FEWEST, int(PASS / step))  # clients of a stack
+    for plan in _candidates(setting, cohort, rule, timed, most, traced=traced):
         allowed = max(LEAST, SHARE * _whole_run(short, cohort, timed)) if timed else math.inf
         both = len({measured.mode for measured in timed}) > 1  # turns and stacks are always tried
         if time.perf_counter() - started > allowed and (both or plan.mode == rule.mode):
@@ -117,13 +123,14 @@ def _candidates(
     cohort: int,
     rule: ExecutionPlan,
     timed: Mapping[ExecutionPlan, float],
+    most: int,
     *,
     traced: bool | None,
 ) -> Iterator[ExecutionPlan]:
     """Propose plans: coarse differences first, then variants of what was fastest so far."""
     yield rule
     as_written = replace(rule, traced=bool(traced))
-    other = _other_mode(setting, cohort, as_written)
+    other = _other_mode(setting, cohort, as_written, most)
     if other is not None:
         yield other
     yield as_written
@@ -150,7 +157,9 @@ def _best(timed: Mapping[ExecutionPlan, float]) -> ExecutionPlan:
     return min(timed, key=timed.__getitem__)
 
 
-def _other_mode(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> ExecutionPlan | None:
+def _other_mode(
+    setting: RunSpec, cohort: int, plan: ExecutionPlan, most: int
+) -> ExecutionPlan | None:
     task = setting.task
     if plan.mode == "stack":
         size = default_chunk(setting, cohort, "loop")
@@ -159,7 +168,7 @@ def _other_mode(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> Execution
     unsuited = is_recurrent(task) or (has_convolutions(task) and task.has_batch_statistics)
     if size < 2 or unsuited or plan.cannot_stack:
         return None
-    return replace(plan, mode="stack", chunk_size=size, channels_last=False)
+    return replace(plan, mode="stack", chunk_size=min(size, most), channels_last=False)
 
 
 def _other_sizes(best: ExecutionPlan, cohort: int) -> Iterator[ExecutionPlan]:
@@ -203,21 +212,27 @@ class Short(RunSpec):
         return tuple(sorted(self.federation.clients[place] for place in nearest.tolist()))
 
 
-def _long_enough(setting: RunSpec, rule: ExecutionPlan) -> Short:
-    """Choose how many steps to time: one where steps are slow, else some more."""
-    one = Short.of(setting, 1)
-    started = time.perf_counter()
+def _seconds_per_step(setting: RunSpec, rule: ExecutionPlan) -> float:
+    """Time one step of every phase as it is written, per client and in all threads."""
     try:
-        _seconds_per_client(one, replace(rule, traced=False))
+        return _seconds_per_client(Short.of(setting, 1), replace(rule, traced=False))
     except Exception:  # the same will happen to the rule's plan, which is then no choice
-        return one
-    return one if time.perf_counter() - started > SLOW else Short.of(setting, STEPS)
+        return SLOW
+
+
+def _long_enough(setting: RunSpec, rule: ExecutionPlan, step: float) -> Short:
+    """Choose how many steps to time: one where steps are slow, else some more."""
+    clients = rule.workers * _clients_per_thread(rule)
+    return Short.of(setting, max(1, min(STEPS, int(PASS / (step * clients)))))
+
+
+def _clients_per_thread(plan: ExecutionPlan) -> int:
+    return plan.chunk_size if plan.mode == "stack" else min(plan.chunk_size, 2)
 
 
 def _seconds_per_client(short: Short, plan: ExecutionPlan) -> float:
     """Time as many chunks as there are threads, after a pass that traces and touches memory."""
-    per_thread = plan.chunk_size if plan.mode == "stack" else min(plan.chunk_size, 2)
-    clients = short.usual_clients(plan.workers * per_thread)
+    clients = short.usual_clients(plan.workers * _clients_per_thread(plan))
     trying = replace(plan, chunk_size=min(plan.chunk_size, -(-len(clients) // plan.workers)))
     backend = Vectorized(short, trying)
     info = short.info(0, clients)
@@ -234,7 +249,7 @@ def _seconds_per_client(short: Short, plan: ExecutionPlan) -> float:
             raise backend.failures[0]
         if spent[0] > SLOW and not plan.traced:  # nothing else happens in a first pass
             break
-        if sum(spent[1:]) > 0.2:  # seconds: long enough not to be chance
+        if sum(spent[1:]) > LONG_ENOUGH:
             break
     return min(spent[1:] or spent) / len(clients)
 
