@@ -28,7 +28,8 @@ log = logging.getLogger("motet")
 CACHE_BYTES = 16 * 2**20  # of parameters stacked at once: more falls out of the cache
 LARGEST_CHUNK = 128  # more gains nothing, and takes memory
 CHUNK_ON_LARGE_BASE = 4  # few clients fill a processor with its products; more fill the memory
-TRACING = 0.6  # seconds per phase of local work: two programs or so, for full and for ragged stacks
+TRACING = 0.2  # seconds per phase of local work: two programs or so, for full and for ragged stacks
+TRACING_EACH = 4e-3  # seconds more for every operation of a forward pass
 SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
 SAVED_PER_MEGABYTE = 0.45e-3  # seconds, and megabytes of parameters that it does not copy
 DEEP, LARGE = 50, 2.5e6  # operations of a pass, and arithmetic of each: stacking saves nothing
@@ -240,7 +241,7 @@ def _pays(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> bool:
     steps = setting.rounds * chunks * sum(phase.length(mean) for phase in phases)
     megabytes = at_once * tree.count_bytes(setting.initial) / 2**20
     saved = steps * (SAVED_PER_STEP + SAVED_PER_MEGABYTE * megabytes)
-    return saved > TRACING * len(phases)
+    return saved > (TRACING + TRACING_EACH * count_operations(setting.task)) * len(phases)
 
 
 def has_images(setting: RunSpec) -> bool:
