@@ -10,6 +10,7 @@ from scored import noisy, scored
 
 from motet._compare.comparison import Comparison
 from motet._engine.results import Failure
+from motet._verdict.text_tables import aligned, wide
 
 LABELS = ("local", "fedavg", "fedavg-ft", "fedper")
 CALM = {"client": 0.02, "seed": 0.002, "rest": 0.01}
@@ -22,7 +23,7 @@ def comparison():
 
 
 def widest(text):
-    return max(map(len, text.splitlines()))
+    return max(map(wide, text.splitlines()))
 
 
 def line_of(text, label, table):
@@ -116,10 +117,22 @@ def test_when_everything_failed_the_table_is_the_verdict():
     scale=st.sampled_from([1e-9, 0.01, 1.0, 1e4, 1e12, float("nan")]),
     clients=st.integers(1, 7),
     seeds=st.integers(1, 3),
-    label=st.text("abc-", min_size=1, max_size=60),
+    label=st.text("abc-ü", min_size=1, max_size=60),
     metric=st.sampled_from(["accuracy", "rmse"]),
 )
 def test_nothing_makes_the_table_wider_than_80_columns(scale, clients, seeds, label, metric):
     scores = noisy(np.random.default_rng(0), LABELS, clients=clients, seeds=seeds)
     scores[label + "x"] = scale * scores["fedper"]
     assert widest(scored(scores, metric=metric).table()) <= 80
+
+
+def test_signs_of_two_columns_do_not_shift_a_row():
+    table = aligned(["client", "score"], [["Zürich 医院", "0.500"], ["Bern", "12.3"]])
+    assert len({wide(line) for line in table.splitlines()}) == 1
+
+
+def test_huge_scores_keep_three_digits():
+    scores = noisy(np.random.default_rng(0), LABELS, clients=10, means={"fedper": 0.15}, **CALM)
+    table = scored({k: 4.2e9 * v for k, v in scores.items()}, metric="rmse").table()
+    means = {line_of(table, label, "mean").split()[1] for label in LABELS}
+    assert means == {"3.35e9", "3.38e9", "4.00e9"}  # local and fedavg-ft are that close

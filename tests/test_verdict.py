@@ -319,6 +319,13 @@ def test_with_one_seed_clients_are_judged_in_this_run_only():
     assert found.answer.startswith("In this run, compared with training alone, ")
 
 
+def test_the_only_client_is_answered_by_name():
+    data = two_groups(clients=1)
+    found = motet.compare([motet.FedAvg(steps=1)], linear(data), data, rounds=1, seeds=2).verdict()
+    assert f"the only client ({data.clients[0]})" in found.answer
+    assert "of 1 client" not in found.answer
+
+
 def test_small_clients_are_named_with_the_mean_without_them():
     comparison = world({"fedper": 0.2}, clients=8)
     rows = []

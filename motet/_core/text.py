@@ -17,12 +17,13 @@ def number(value: float) -> str:
     """Write a score in few columns.
 
     >>> number(0.98765), number(12.3456), number(1234.56), number(1e9)
-    ('0.988', '12.3', '1235', '1e+09')
+    ('0.988', '12.3', '1235', '1.00e9')
     """
     for below, form in ((9.9995, ".3f"), (99.95, ".1f"), (99999.5, ".0f")):
         if abs(value) < below:
             return format(value, form)
-    return format(value, ".0e")
+    mantissa, _, power = format(value, ".2e").partition("e")
+    return f"{mantissa}e{int(power)}" if power else mantissa
 
 
 def gain(value: float, metric: str) -> str:
@@ -52,7 +53,9 @@ def title_of(metric: str) -> str:
     """
     if ":" in metric:
         return metric
-    known = {"auroc": "AUROC", "auprc": "AUPRC", "ece": "ECE", "mae": "MAE", "c_index": "C-index"}
+    known = {"c_index": "C-index"} | {
+        name: name.upper() for name in ("auroc", "auprc", "ece", "mae", "rmse")
+    }
     return known.get(metric, metric.replace("_", " ").capitalize())
 
 

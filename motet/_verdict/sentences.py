@@ -44,6 +44,9 @@ def answer(found: Findings) -> Iterator[str]:
     if not sites:
         return
     count = counted(sites, in_runs=found.one_seed)
+    if len(sites) == 1:
+        yield _of_one(found, sites[0])
+        return
     clients = plural(len(sites), "client")
     helped, harmed = _told(found, "helped", "helps"), _told(found, "harmed", "harms")
     parts = [f"{helped} of {clients}" if helped else f"is not shown to help any of {clients}"]
@@ -60,6 +63,24 @@ def answer(found: Findings) -> Iterator[str]:
         parts.append(f"for {count['cannot tell']} we cannot tell{_seen_in_runs(found, sites)}")
     start = "In this run, compared" if found.one_seed else "Compared"
     yield f"{start} with training alone, {found.federated} {'; '.join(parts)}."
+
+
+def _of_one(found: Findings, site: SiteVerdict) -> str:
+    """Say whether federating helps the only client."""
+    state = site.in_runs if found.one_seed else site.state
+    probably = "" if found.one_seed or site.sure else "probably "
+    limit = gain(site.margin, found.metric).removeprefix("+")
+    who = f"the only client ({site.site})"
+    seen = f"; it is {site.in_runs} in these runs" if site.in_runs in ("helped", "harmed") else ""
+    told = {
+        "helped": f"{found.federated} {probably}helps {who}",
+        "harmed": f"{found.federated} {probably}harms {who}",
+        "no difference": f"{found.federated} makes no difference larger than {limit} "
+        f"{unit(found.metric)} for {who}",
+        "cannot tell": f"we cannot tell whether {found.federated} helps {who}{seen}",
+    }[state]
+    start = "In this run, compared" if found.one_seed else "Compared"
+    return f"{start} with training alone, {told}."
 
 
 def _told(found: Findings, state: State, verb: str) -> str:
@@ -93,8 +114,9 @@ def _about(found: Findings) -> str:
     rounds = sorted({row.evaluation.round for row in found.comparison.rows})
     when = f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}"
     return (
-        f"{title_of(first.metric)} of {found.comparison.counted_clients()} on their own "
-        f"{first.split} data, {named(found.comparison.points)}, {when}, "
+        f"{title_of(first.metric)} of {found.comparison.counted_clients()} on "
+        f"{'its' if len(first.rows) == 1 else 'their'} own {first.split} data, "
+        f"{named(found.comparison.points)}, {when}, "
         f"{plural(len(found.comparison.seeds), 'seed')}; {clients_scored(first)}."
     )
 

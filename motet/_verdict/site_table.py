@@ -10,7 +10,7 @@ from motet._core.visible_text import visible
 from motet._verdict.results import Results
 from motet._verdict.site_gains import State
 from motet._verdict.sites import SMALL, SiteVerdict, counted
-from motet._verdict.text_tables import WIDTH, aligned, shorten
+from motet._verdict.text_tables import WIDTH, aligned, shorten, wide
 from motet._verdict.verdict import Verdict
 
 MOST = 20  # sites; beyond, only those that changed
@@ -107,9 +107,13 @@ def _left(table: str, rows: Sequence[Sequence[str]], header: Sequence[str]) -> s
     """Align the last column left, too."""
     width = max(len(row[-1]) for row in [header, *rows])
     head, rule, *lines = table.splitlines()
-    start = max(map(len, [head, *lines])) - width
-    texts = zip([head, *lines], [header[-1], *(row[-1] for row in rows)], strict=True)
-    first, *others = [f"{line[: len(line) - len(t)].rstrip():<{start}}{t}" for line, t in texts]
+    start = max(map(wide, [head, *lines])) - width
+
+    def moved(line: str, last: str) -> str:
+        before = line[: len(line) - len(last)].rstrip()
+        return before + " " * (start - wide(before)) + last
+
+    first, *others = map(moved, [head, *lines], [header[-1], *(row[-1] for row in rows)])
     return "\n".join([first, rule, *others])
 
 

@@ -42,8 +42,10 @@ charts.differences = {
   },
 };
 
-const zeroAxis = (look) =>
-  ({ zeroline: true, zerolinewidth: 1.5, zerolinecolor: look.ink, tickformat: "+.4~f" });
+const zeroAxis = (look) => ({
+  zeroline: true, zerolinewidth: 1.5, zerolinecolor: look.ink, tickformat: "+.4~f",
+  tickformatstops: [{ dtickrange: [5000, null], value: "+.3~s" }],
+});
 
 // Full marks for sure differences, pale ones for probable differences, paler ones for differences in
 // these runs, hollow ones where the data cannot decide.

@@ -11,14 +11,20 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// The plotting library interprets some markup in text; this escapes it.
+// The plotting library interprets some markup in text, and takes text between dollar signs for a
+// formula; this escapes both.
 const plain = (text) =>
-  String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  String(text)
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll("$", "&#36;");
 
 const shorten = (text, most = 18) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function score(value) {
   if (value === null || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) >= 99999.5) return value.toExponential(2).replace("e+", "e").replace("-", "−");
   const digits = Math.abs(value) < 9.9995 ? 3 : Math.abs(value) < 99.95 ? 1 : 0;
   return value.toFixed(digits).replace("-", "−");
 }
