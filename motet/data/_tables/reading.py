@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from motet.data._schema import Schema
 from motet.data._tables.blocks import Block, Noticed, counted, read_block
 from motet.data._tables.cells import RowName
+
+if TYPE_CHECKING:  # a schema encodes rows, so it cannot be imported here
+    from motet.data._schema import Schema
 
 MANY_ROWS = 100_000  # below this, threads cost more than they save
 MOST_CELLS = 1 << 25  # that are kept as numbers; columns of larger tables are read when needed
