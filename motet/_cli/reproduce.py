@@ -51,15 +51,18 @@ def command(
 
     motet reproduce flamby-heart --scale hour
     """
-    from motet._recipes.records import read_results
+    from motet._recipes.records import other_recipe, read_results
     from motet._recipes.running import open_records, require_available
     from motet._recipes.shelf import find_recipe
     from motet._recipes.writing import JudgedRecipe
+    from motet.errors import StateError
 
     recipe = find_recipe(name)
     require_available(recipe)
     recipe.scale(scale)
     stored = None if check is None else read_results(check)
+    if stored is not None and (reason := other_recipe(stored, recipe, scale)) is not None:
+        raise StateError(f"{check} {reason}, so there is nothing to compare it with.")
     folder = out or Path("reproductions") / f"{recipe.name}-{scale}"
     with open_records(recipe, scale, folder) as records:
         _run(recipe, scale, records, quiet=quiet)

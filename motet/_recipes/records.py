@@ -127,8 +127,27 @@ def read_results(path: Path) -> StoredResults:
         return StoredResults(**about, runs={(run.training, run.seed): run for run in runs})
     except OSError as reason:
         raise StateError(f"{path} cannot be read: {reason.strerror}.") from None
-    except (ValueError, TypeError, KeyError) as reason:
-        raise StateError(f"{path} does not hold results of a recipe: {reason}.") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise StateError(
+            f"{path} does not hold results of a recipe; `motet reproduce` writes such a file, "
+            f"{RESULTS}, to its --out directory."
+        ) from None
+
+
+def other_recipe(stored: StoredResults, recipe: Recipe, scale: str) -> str | None:
+    """Say of what else results are than of a recipe at a scale; None if they are of it."""
+    own = recipe.hash(scale)
+    if (stored.recipe, stored.scale) != (recipe.name, scale):
+        return (
+            f'holds results of the recipe "{stored.recipe}" at scale "{stored.scale}", not of '
+            f'"{recipe.name}" at scale "{scale}"'
+        )
+    if stored.hash != own:
+        return (
+            f'holds results of "{recipe.name}" with other settings, cells or rules than it has '
+            f"now: its hash was {stored.hash} and is {own}"
+        )
+    return None
 
 
 def _whole_lines(path: Path) -> list[bytes]:
@@ -150,12 +169,8 @@ class Records:
             about = {"recipe": recipe.name, "scale": scale, "hash": own, "version": __version__}
             write_atomically(path, f"{json.dumps(about)}\n".encode())
         stored = read_results(path)
-        if (stored.recipe, stored.scale, stored.hash) != (recipe.name, scale, own):
-            raise StateError(
-                f'{path} holds results of the recipe "{stored.recipe}" at scale '
-                f'"{stored.scale}" with hash {stored.hash}, not of "{recipe.name}" at '
-                f'"{scale}" with hash {own}; choose another directory with --out.'
-            )
+        if (reason := other_recipe(stored, recipe, scale)) is not None:
+            raise StateError(f"{path} {reason}; choose another directory with --out.")
         write_atomically(path, b"".join(line + b"\n" for line in _whole_lines(path)))
         return cls(path, stored)
 

@@ -134,7 +134,32 @@ def test_a_changed_recipe_does_not_continue_old_results(motet, tiny, peaceful, t
     (tmp_path / "out" / RESULTS).write_bytes(peaceful.read_bytes())
     done = motet("reproduce", changed, "--out", "out")
     assert done.code == 2
+    assert "with other settings, cells or rules than it has now" in done.err
     assert "choose another directory with --out" in done.err
+
+
+@pytest.mark.parametrize("spoil", [b"{}\n", b"hello", b"[1]\n", b"", b'{"recipe": "tiny"}\n\xff\n'])
+def test_a_file_that_holds_no_results_is_refused_before_anything_runs(motet, tiny, tmp_path, spoil):
+    (tmp_path / "other.jsonl").write_bytes(spoil)
+    done = motet("reproduce", tiny, "--out", "out", "--check", "other.jsonl")
+    assert done.code == 2
+    assert "other.jsonl does not hold results of a recipe; `motet reproduce` writes" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_of_another_recipe_are_refused_before_anything_runs(
+    motet, tiny, peaceful, tmp_path
+):
+    for old, new, said in (
+        ('"tiny"', '"huge"', 'holds results of the recipe "huge" at scale "hour"'),
+        ('"hour"', '"full"', 'at scale "full", not of "tiny" at scale "hour"'),
+        ('"hash": "', '"hash": "0', "other settings, cells or rules than it has now: its hash was"),
+    ):
+        (tmp_path / "other.jsonl").write_text(peaceful.read_text().replace(old, new, 1))
+        done = motet("reproduce", tiny, "--out", "out", "--check", "other.jsonl")
+        assert done.code == 2
+        assert said in done.err
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
