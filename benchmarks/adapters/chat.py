@@ -48,7 +48,9 @@ def messages(least: int, most: int, users: int) -> dict[str, tuple[list[str], li
     return {user: ([t for t, _ in rows], [y for _, y in rows]) for user, rows in chosen.items()}
 
 
-def federation(least: int, most: int, users: int, *, seed: int = 0) -> Federation:
+def federation(
+    least: int, most: int, users: int, *, test: float = 0.25, seed: int = 0
+) -> Federation:
     """Tokenize them with the encoder's own tokenizer."""
     from tokenizers import Tokenizer
 
@@ -58,7 +60,7 @@ def federation(least: int, most: int, users: int, *, seed: int = 0) -> Federatio
         messages(least, most, users),
         tokenizer=tokenizer,
         length=LENGTH,
-        split=Split(val=0.0, test=0.25),
+        split=Split(val=0.0, test=test),
         classes=CLASSES,
         seed=seed,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, cast
 
@@ -10,7 +11,9 @@ from torch import Tensor
 
 from motet._core.transforms import is_wrapped
 
-ROW = 128  # tokens of a packed row: attention grows with its square, products gain nothing by more
+ROW = 128  # tokens of a packed row at most, unless a text is longer
+WIDTHS = (32, 48, 64, 96, 128)  # of rows, tried for each batch
+EVEN = 512  # tokens of a row in which attention, which grows with it, costs as much as the rest
 WORTH = 0.9  # share of the places that must be left, or there is too little padding to leave out
 
 
@@ -101,20 +104,29 @@ def _unchanged(tokens: Tensor, real: Tensor) -> Packed:
 
 
 def _rows(counts: list[list[int]]) -> tuple[list[tuple[int, int]], int, int]:
-    """Fill the rows of each client in turn.
+    """Deal the texts of each client out to rows, as many and as wide as cost least.
 
     Returns:
         The row and the place in it where each text starts; rows per client; their width.
     """
-    most = max(ROW, *chain.from_iterable(counts))
-    starts, rows, widest = [], 0, 0
+    longest, most = max(chain.from_iterable(counts)), max(map(sum, counts))
+    fewest = -(-most // max(ROW, longest))
+    tried = {max(fewest, -(-most // max(width, longest))) for width in WIDTHS if width <= ROW}
+    dealt = [(*_dealt(counts, rows), rows) for rows in sorted(tried | {fewest})]
+    starts, width, rows = min(dealt, key=lambda found: found[2] * found[1] * (found[1] + EVEN))
+    return starts, rows, width
+
+
+def _dealt(counts: list[list[int]], rows: int) -> tuple[list[tuple[int, int]], int]:
+    """Put each text into the emptiest of its client's rows, the longest first."""
+    starts, widest = [], 0
     for own in counts:
-        row = used = 0
-        for count in own:
-            if used + count > most:
-                row, used = row + 1, 0
-            starts.append((row, used))
-            used += count
-            widest = max(widest, used)
-        rows = max(rows, row + 1)
-    return starts, rows, widest
+        places = [(0, 0)] * len(own)
+        filled = [(0, row) for row in range(rows)]
+        for text in sorted(range(len(own)), key=own.__getitem__, reverse=True):
+            used, row = filled[0]
+            places[text] = (row, used)
+            heapq.heapreplace(filled, (used + own[text], row))
+        starts += places
+        widest = max(widest, *(used for used, _ in filled))
+    return starts, widest
