@@ -17,6 +17,7 @@ from motet._tracing.programs import Program, Step, owned, traceable
 from motet._training.batching import Batches
 from motet._training.execution import current
 from motet._training.identity import NoValueError, identity_of
+from motet.errors import StructureError
 from motet.optim import ExampleOptimizer, Optimizer
 from motet.task import Batch, Loss, Task
 
@@ -36,6 +37,12 @@ def _by_autograd(objective: Scored, params: State) -> tuple[State, State]:
     leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
     with torch.enable_grad():
         value, updated = objective(leaves)
+        if not value.requires_grad:
+            raise StructureError(
+                f"the loss does not depend on {min(leaves)} and the {len(leaves) - 1} others that "
+                "are trained here: forward does not use them. An adapter works only at a layer "
+                "that forward calls."
+            )
         grads = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, grads, strict=True)), tree.tree_map(torch.detach, updated)
 

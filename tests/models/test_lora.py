@@ -78,8 +78,8 @@ def stirred(network):
     """Give every adapter something to say."""
     draws = torch.Generator().manual_seed(0)
     for layer in lora_layers(network).values():
-        layer.lora_A.data = torch.randn(layer.lora_A.shape, generator=draws)
-        layer.lora_B.data = torch.randn(layer.lora_B.shape, generator=draws)
+        for leaf in (layer.lora_A, layer.lora_B):
+            leaf.data = torch.randn(leaf.shape, generator=draws).to(leaf.dtype)
     return network
 
 

@@ -17,11 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from motet._core.building import built
 from motet._core.selectors import Selector, select
 from motet.errors import CapabilityError, RequestError, SelectorError, nearest
 
 Build: TypeAlias = Callable[[], nn.Module]
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LAYERS = (nn.Linear, nn.Embedding, *CONVOLUTIONS)
 A, B, SCALE, RESIDUAL = "lora_A", "lora_B", "lora_scale", "lora_residual"
 
 
@@ -54,18 +56,36 @@ def with_lora(
         What makes the adapted network, for `Task`.
 
     Raises:
-        RequestError: `rank` is below 1.
+        RequestError: `rank`, `alpha` or `dropout` is out of range, or `at` is empty.
 
     Example:
         >>> build = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0", rank=2)
         >>> [name for name, p in build().named_parameters() if p.requires_grad]
         ['0.lora_A', '0.lora_B']
     """
-    if rank < 1:
-        raise RequestError(f"rank= must be 1 or more; got {rank}.")
     patterns = (at,) if isinstance(at, str) else tuple(at)
+    _check_request(patterns, rank, alpha, dropout)
     scale = (rank if alpha is None else alpha) / rank
     return partial(_with_lora, build, patterns, rank, scale, train, dropout, exact=exact)
+
+
+def _check_request(patterns: Sequence[str], rank: Any, alpha: Any, dropout: Any) -> None:
+    if not patterns:
+        raise RequestError('at= names no layer; name some, such as at=("query", "value").')
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        raise RequestError(f"rank= must be a whole number of 1 or more; got {rank!r}.")
+    if alpha is not None and not (_is_number(alpha) and alpha != 0):
+        raise RequestError(
+            f"alpha= must be a finite number other than 0, which would switch adapters off; got "
+            f"{alpha!r}."
+        )
+    if not (_is_number(dropout) and 0 <= dropout < 1):
+        raise RequestError(f"dropout= must be a rate from 0 to below 1; got {dropout!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and math.isfinite(value)
 
 
 def lora_layers(network: nn.Module) -> dict[str, nn.Module]:
@@ -105,10 +125,12 @@ def merge_lora(network: nn.Module) -> nn.Module:
         network: With layers of `with_lora`, such as `run.model(client)`.
 
     Returns:
-        A copy that computes the same, without adapters.
+        A copy that computes the same, without adapters. A layer that shared its weight with
+        another one has its own afterwards.
 
     Raises:
         RequestError: No layer of the network has an adapter.
+        CapabilityError: A layer does more to its weight than its kind of layer does.
 
     Example:
         >>> network = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0")()
@@ -119,9 +141,11 @@ def merge_lora(network: nn.Module) -> nn.Module:
     layers = lora_layers(plain)
     if not layers:
         raise RequestError("the network has no layer that `with_lora` adapted; nothing to merge.")
-    for layer in layers.values():
-        with torch.no_grad():
-            _own(layer, "weight").add_(lora_delta(layer))
+    for path, layer in layers.items():
+        _check_mergeable(path, layer)
+        weight = _own(layer, "weight")
+        merged = (weight + lora_delta(layer)).detach()  # not in place: it may be tied
+        layer.register_parameter("weight", nn.Parameter(merged, weight.requires_grad))
         layer._buffers.pop(RESIDUAL, None)
         for name in (A, B):
             del layer._parameters[name]
@@ -129,7 +153,17 @@ def merge_lora(network: nn.Module) -> nn.Module:
         hooks = layer._forward_hooks
         for number in [n for n, hook in hooks.items() if hook is _add_low_rank]:
             del hooks[number]
+            layer._forward_hooks_with_kwargs.pop(number, None)
     return plain
+
+
+def _check_mergeable(path: str, layer: nn.Module) -> None:
+    kind = next((k for k in LAYERS if isinstance(layer, k)), type(layer))
+    if type(layer).forward is not kind.forward:
+        raise CapabilityError(
+            f'"{path}", a {type(layer).__name__}, has a forward of its own, so its adapter cannot '
+            "be written as a change of its weight. Keep the network with its adapters."
+        )
 
 
 def _with_lora(
@@ -142,19 +176,24 @@ def _with_lora(
     *,
     exact: bool,
 ) -> nn.Module:
-    network = build()
-    chosen = dict(_matching(network, patterns))
+    network = built(build)
+    chosen = {id(layer): (path, layer) for path, layer in _matching(network, patterns)}
     trained = select(network, train) if train else frozenset()
     for name, parameter in network.named_parameters():
         earlier = name.rpartition(".")[2] in (A, B)  # of another call, with another rank
         parameter.requires_grad_(name in trained or (earlier and parameter.requires_grad))
-    for path, layer in chosen.items():
+    for path, layer in chosen.values():  # a layer with several names once
         _adapt(layer, path, rank, scale, dropout, exact=exact)
     return network
 
 
 def _matching(network: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
-    modules = {path: m for path, m in network.named_modules() if path}
+    modules = {p: m for p, m in network.named_modules(remove_duplicate=False) if p}
+    if not modules:
+        raise CapabilityError(
+            f"the network is a single {type(network).__name__}, and adapters go to layers inside a "
+            'network; wrap it: nn.Sequential(layer), with at="0".'
+        )
     for pattern in patterns:
         found = [path for path in modules if _matches(path, pattern)]
         fit = [path for path in found if can_have_lora(modules, path)]
@@ -163,11 +202,9 @@ def _matching(network: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str
                 f'no module matches at="{pattern}"; {nearest(pattern, list(modules))}.'
             )
         if not fit:
-            kinds = sorted({type(modules[path]).__name__ for path in found})
             raise CapabilityError(
-                f'at="{pattern}" names {found[0]} ({", ".join(kinds)}), which cannot have a '
-                "low-rank adapter: name linear, convolution or embedding layers that `forward` "
-                "calls. nn.MultiheadAttention uses its layers without calling them."
+                f'at="{pattern}" names {found[0]} ({type(modules[found[0]]).__name__}), which '
+                f"cannot have a low-rank adapter: {_why_not(modules, found[0])}."
             )
         yield from ((path, modules[path]) for path in fit)
 
@@ -178,10 +215,20 @@ def _matches(path: str, pattern: str) -> bool:
 
 def can_have_lora(modules: dict[str, nn.Module], path: str) -> bool:
     """Tell whether a module is a layer whose weight a low-rank product can be added to."""
+    return _why_not(modules, path) is None
+
+
+def _why_not(modules: dict[str, nn.Module], path: str) -> str | None:
     layer, parent = modules[path], modules.get(path.rpartition(".")[0])
-    if isinstance(parent, nn.MultiheadAttention):
-        return False
-    return isinstance(layer, (nn.Linear, nn.Embedding, *CONVOLUTIONS)) or _is_conv1d(layer)
+    if isinstance(parent, nn.MultiheadAttention) or isinstance(layer, nn.MultiheadAttention):
+        return "nn.MultiheadAttention uses its layers without calling them"
+    if not isinstance(layer, LAYERS) and not _is_conv1d(layer):
+        return "name linear, convolution or embedding layers that `forward` calls"
+    if _own(layer, "weight") is None:
+        return "its weight is computed from others (weight or spectral norm); name other layers"
+    if getattr(layer, "max_norm", None) is not None:
+        return "max_norm= rewrites its weight in every pass; build the layer without it"
+    return None
 
 
 def _is_conv1d(layer: nn.Module) -> bool:
@@ -213,18 +260,21 @@ def _adapt(
         layer.register_buffer(RESIDUAL, weight.new_zeros(outputs, inputs.numel()))
     if dropout:
         layer.add_module("lora_dropout", nn.Dropout(dropout))
-    layer.register_forward_hook(_add_low_rank)
+    # Before hooks that are there already: they see the output of the layer with its adapter.
+    layer.register_forward_hook(_add_low_rank, prepend=True, with_kwargs=True)
 
 
-def _add_low_rank(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-    x, a, b = inputs[0], _own(layer, A), _own(layer, B)
-    if "lora_dropout" in layer._modules:
-        x = layer.get_submodule("lora_dropout")(x)
-    added = _low_rank(layer, x, a, b)
+def _add_low_rank(
+    layer: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor
+) -> Tensor:
+    given = inputs[0] if inputs else next(iter(named.values()))
+    a, b, scale = _own(layer, A), _own(layer, B), getattr(layer, SCALE)
+    dropout = layer._modules.get("lora_dropout")
+    x = given if dropout is None else dropout(given)
+    total: Tensor = output + _low_rank(layer, x, a, b * scale)  # B is smaller than the output
     residual = layer._buffers.get(RESIDUAL)
     if residual is not None:
-        added = added + _applied(layer, inputs[0], _as_weight(layer, residual))
-    total: Tensor = output + added * getattr(layer, SCALE)
+        total = total + _applied(layer, given, _as_weight(layer, residual)) * scale
     return total
 
 
