@@ -22,8 +22,8 @@ from motet._engine.federation import start
 from motet._tracing import additions, deferring, graphs, nodes, pooling, support, updates
 
 DATA = arrays({f"{i:02d}": 8 for i in range(10)})
-UNKNOWN = ["1.13.1", "2.5.1+cu121", "2.14.0", "2.14.0.dev20260101", "3.0.0a0+git12", "nightly"]
-KNOWN = ["2.6.0", "2.6.0+cpu", "2.9.1", "2.13.0+cpu", "2.13.1a0"]
+UNKNOWN = ["1.13.1", "2.5.1+cu121", "2.16.0", "2.16.0.dev20260101", "3.0.0a0+git12", "nightly"]
+KNOWN = ["2.6.0", "2.6.0+cpu", "2.9.1", "2.13.0+cpu", "2.15.0+cu132", "2.15.1a0"]
 ASKED = ["run", "--method", "fedavg", "--data", "digits", "--clients", "4", "--explain-plan"]
 
 
@@ -84,7 +84,7 @@ def test_a_tested_release_is_known_however_its_build_is_called(version, monkeypa
 @pytest.mark.parametrize("version", UNKNOWN)
 def test_a_release_that_was_not_tested_runs_steps_as_they_are_written(version, monkeypatch, caplog):
     monkeypatch.setattr(torch, "__version__", version)
-    why = f"tracing is tested with torch 2.6 to 2.13, and this is torch {version}"
+    why = f"tracing is tested with torch 2.6 to 2.15, and this is torch {version}"
     assert support.why_untraced() == why
     assert_untraced(caplog, why=why)
 
@@ -168,7 +168,7 @@ print(*support.count(lambda: torch.ones(2) + 1), support.why_untraced())
 WITHOUT_PRIVATE_NAMES = """
 import torch, torch.utils._python_dispatch
 import torch.utils.flop_counter, torch.utils.weak
-torch.func.vmap(torch.sin)(torch.ones(1))  # imports what older releases need for it
+torch.func.vmap(torch.func.grad(torch.sin))(torch.ones(1))  # imports what torch needs for it
 del torch.utils._python_dispatch.TorchDispatchMode
 del torch.utils.flop_counter.flop_registry
 del torch.utils.weak.WeakTensorKeyDictionary
