@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -120,7 +119,6 @@ def call(arguments: Sequence[str]) -> int:
     before = TRACEBACK.set(False)  # asked for by these arguments alone
     try:
         refuse_unreadable(arguments)
-        _refuse_several_targets(arguments)
         # Not `app()`: it turns a stop into an exit code, and says nothing.
         with command.make_context("motet", list(arguments)) as context:
             code = command.invoke(context)
@@ -138,18 +136,6 @@ def call(arguments: Sequence[str]) -> int:
     finally:
         TRACEBACK.reset(before)
     return code if isinstance(code, int) else DONE
-
-
-def _refuse_several_targets(arguments: Sequence[str]) -> None:
-    """Refuse a second --target: the parser would forget the first one."""
-    from motet.errors import RequestError
-
-    named = [value for flag, value in pairwise(arguments) if flag == "--target"]
-    named += [text.removeprefix("--target=") for text in arguments if text.startswith("--target=")]
-    if len(set(named)) > 1:
-        from motet.data._tables.fixes import several_targets
-
-        raise RequestError(several_targets(named))
 
 
 def _completed(command: Any, arguments: list[str]) -> int:

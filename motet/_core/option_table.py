@@ -38,6 +38,12 @@ class Toml(str):
     __slots__ = ()
 
 
+class OneName(str):
+    """The type of flags whose second value is refused: of others, the last one is taken."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Row:
     """One option.
@@ -113,7 +119,7 @@ ROWS = (
         "Column of the table that names the client; default: every file is a client.",
         "--client-column", str, DATA, ANY_DATA, "NAME"),
     Row("data.target", "Column of the table to predict.",
-        "--target", str, DATA, ANY_DATA, "NAME"),
+        "--target", OneName, DATA, ANY_DATA, "NAME"),
     Row("data.event",
         "Column that says whether the event happened (1) or not (0): the target is then a time.",
         "--event", str, TABLE, ANY_DATA, "NAME"),

@@ -39,8 +39,9 @@ def read_rows(source: Any, schema: Schema) -> Rows:
         return source
     if isinstance(source, list | tuple) and not all(isinstance(s, str | Path) for s in source):
         source = _columns(source)
-    how = replace(HowToRead.for_schema(schema, _as_text(schema)), every_row=True)
     client = schema.client or SITE
+    how = HowToRead.for_schema(schema, (*_as_text(schema), client))  # sites may be called 007
+    how = replace(how, every_row=True)
     opened = as_named(open_source(source, how, client)[0], client)
     return Rows(opened.table, opened.row_name, tuple(opened.remarks))
 

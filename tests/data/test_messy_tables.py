@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from motet.data import from_table
+from motet._cli.main import call
+from motet._export.reading import read_rows
+from motet.data import Split, from_table
+from motet.data._tables.cells import same_spelling
 from motet.errors import DataError
 
 ROWS = 30
@@ -100,3 +103,45 @@ def test_text_that_a_program_stored_as_bytes_is_text(tmp_path):
 def test_a_packed_file_that_ends_early_is_said_to_be_damaged(tmp_path):
     with pytest.raises(DataError, match="It is damaged or incomplete; copy it again"):
         opened(tmp_path / "t.csv.gz", gzip.compress(text().encode())[:150])
+
+
+def test_large_numbers_that_are_not_scaled_are_noted(tmp_path):
+    cells = [(*row[:2], f"{n + 1}e20", *row[3:]) for n, row in enumerate(CELLS)]
+    asked = "Scale the inputs with `--standardize federation`"
+    note = f'"chol" holds numbers up to 3e+21, with which training may diverge. {asked}'
+    assert any(
+        note in said for said in opened(tmp_path / "t.csv", text(cells), split=Split(0, 0)).notes
+    )
+    scaled = opened(tmp_path / "t.csv", text(cells), standardize=True)
+    assert not any("diverge" in said for said in scaled.notes)
+
+
+@pytest.mark.parametrize("written", ["{:03d}", "{}", "{}.0"])
+def test_sites_named_by_numbers_are_found_again_in_rows_to_predict(written, tmp_path):
+    cells = [(written.format(n % 3), *row[1:]) for n, row in enumerate(CELLS)]
+    data = opened(tmp_path / "t.csv", text(cells))
+    rows = read_rows(tmp_path / "t.csv", data.schema)
+    found = {same_spelling(str(name)) for name in rows.table["hospital"].to_pylist()}
+    assert found == {same_spelling(name) for name in data.clients}
+
+
+def test_columns_without_names_are_left_out_by_one_flag(tmp_path):
+    lines = [
+        "hospital,age,,,ill",
+        *(f"{row[0]},{row[1]},{n % 3},5,{row[4]}" for n, row in enumerate(CELLS)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"They have no name; leave them out with `--drop ''`"):
+        from_table(tmp_path / "t.csv", client="hospital", target="ill")
+    assert from_table(tmp_path / "t.csv", client="hospital", target="ill", drop=[""]).features == (
+        "age",
+    )
+
+
+def test_a_second_target_is_refused_and_the_same_one_is_not(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(text())
+    asked = ["data", "--table", str(tmp_path / "t.csv"), "--client-column", "hospital", "--quiet"]
+    asked += ["--categorical", "sex", "--target", "ill"]
+    assert call([*asked, "--target", "ill"]) == 0
+    assert call([*asked, "--target=age"]) != 0
+    assert 'a table has one target; got "ill" and "age"' in capsys.readouterr().err

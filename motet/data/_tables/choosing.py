@@ -145,6 +145,8 @@ def _renaming(table: Any, column: str, *, may_drop: bool, has_header: bool) -> s
         return _naming(table, column)
     if any("," in name for name in table.column_names):
         return f"Rename all but one{f', or {leave}' if may_drop else ' in the file'}."
+    if not column and may_drop:
+        return f"They have no name; {leave}, or name them in the file."
     seen: Counter[str] = Counter()
     names = []
     for name in table.column_names:

@@ -21,6 +21,7 @@ LOOKED_AT = 20_000  # rows that are compared with the target
 FIRST_ROWS = 500  # of those, the ones that are compared first
 FEWEST_ROWS = 30  # below this, unique or separating values are no surprise
 SHOWN = 5
+LARGE = 1e5  # inputs of this size or more make gradients so large that training may diverge
 MANY_SITES = 1000  # beyond this, labels of single sites are not compared
 
 
@@ -37,6 +38,7 @@ def inspect(
     return [
         *_id_like(schema, table),
         *_constant(schema, x, rows),
+        *_large(schema),
         *_leaks(schema, x, y, rows),
         *near_duplicates(clients),
         *_other_labels(schema, y, rows, clients),
@@ -81,6 +83,20 @@ def _constant(schema: Schema, x: NDArray[np.float32], rows: Assignment) -> list[
             )
         place += width
     return found
+
+
+def _large(schema: Schema) -> list[str]:
+    """Find numbers with which training diverges, unless inputs are scaled."""
+    if schema.scaling is not None:
+        return []
+    sizes = {c.name: max(abs(c.low or 0), abs(c.high or 0)) for c in schema.columns}
+    name = max(sizes, key=lambda column: sizes[column])
+    if sizes[name] < LARGE:
+        return []
+    return [
+        f'column "{name}" holds numbers up to {sizes[name]:.3g}, with which training may diverge. '
+        f"Scale the inputs with {fix('standardize', 'federation')}."
+    ]
 
 
 def _other_labels(
