@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -63,6 +64,44 @@ def test_odd_users_of_leaf_are_refused(root, users, complaint):
         load("femnist")
 
 
+def test_packed_files_are_read_and_notes_of_macos_are_not(root):
+    write_leaf(root, "femnist", {"a": (PAPER, [1, 2, 3])})
+    for path in sorted((root / "femnist").rglob("*.json")):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+        path.with_name(f"._{path.name}").write_bytes(b"\0\5\x16\7Mac OS X")
+    assert load("femnist", val=0.0).sizes("test") == {"a": 3}
+
+
+def test_a_packed_hdf5_file_is_refused_with_the_command_that_unpacks_it(root):
+    (root / "femnist").mkdir(parents=True)
+    for split in ("train", "test"):
+        (root / "femnist" / f"fed_emnist_{split}.h5.gz").write_bytes(gzip.compress(b"x"))
+    with pytest.raises(DataError, match=r"is packed, .*: gunzip fed_emnist_train\.h5\.gz"):
+        load("femnist")
+
+
+@pytest.mark.parametrize("users", [["a", "b"], None])
+def test_a_missing_user_or_key_of_leaf_is_named(root, users):
+    write_leaf(root, "femnist", {"a": (PAPER, [1, 2, 3])})
+    path = root / "femnist" / "train" / "data_0.json"
+    contents = json.loads(path.read_text(encoding="utf-8"))
+    changed = {"user_data": contents["user_data"]} | ({"users": users} if users else {})
+    path.write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(DataError, match="'b' is missing" if users else "'users' is missing"):
+        load("femnist")
+
+
+@pytest.mark.parametrize(("tokens", "kind"), [([1, 2], "int64"), ([[b"a", b"b"]], "ndarray")])
+def test_sentences_of_stackoverflow_that_are_no_text_are_refused(root, tokens, kind):
+    (root / "stackoverflow").mkdir(parents=True)
+    for split in ("train", "test"):
+        with h5py.File(root / "stackoverflow" / f"stackoverflow_{split}.h5", "w") as file:
+            file.create_dataset("examples/u/tokens", data=tokens)
+    with pytest.raises(DataError, match=f'tokens of "u" should be sentences, .*found {kind}'):
+        load("stackoverflow")
+
+
 def test_a_user_in_two_files_is_refused_with_both(root):
     write_leaf(root, "femnist", {"a": (PAPER, [1, 2, 3])}, copies=2)
     with pytest.raises(DataError, match=r'"a" is in .*data_0\.json and again in .*data_1\.json'):
@@ -113,6 +152,15 @@ def test_odd_rows_of_a_table_of_pictures_are_refused(root, extra, complaint):
         load("gldv2")
 
 
+def test_pictures_with_other_endings_and_columns_in_capitals_are_found(root):
+    write_landmarks(root / "gldv2")
+    for number, path in enumerate(sorted((root / "gldv2" / "images").iterdir())):
+        path.rename(path.with_suffix((".JPG", ".jpeg", ".png", ".jpg")[number % 4]))
+    table = root / "gldv2" / "mini_gld_train_split.csv"
+    table.write_text(table.read_text().replace("user_id,image_id,class", "User_ID,Image_ID,Class"))
+    assert sum(load("gldv2", val=0.0).sizes("train").values()) == 6
+
+
 def test_a_picture_is_read_rightly_or_refused_however_it_is_damaged(root):
     write_landmarks(root / "gldv2")
     path = root / "gldv2" / "images" / "t.jpg"
@@ -133,6 +181,16 @@ def write_wave(folder, subtype: str = "PCM_16"):
     soundfile.write(folder / "19-198-0000.wav", wave, 16_000, subtype=subtype)
     (folder / "19-198.trans.txt").write_text("\n19-198-0000 A TEST\n\n")
     return folder / "19-198-0000.wav"
+
+
+def test_every_part_of_librispeech_that_is_there_is_read_in_capitals(root):
+    for part, speaker in (("dev-clean", "19"), ("test-other", "26")):
+        path = write_wave(root / "LibriSpeech" / part / speaker / "198")
+        path.rename(path.with_name(f"{speaker}-198-0000.wav"))
+        path.with_name("19-198.trans.txt").write_text(f"{speaker}-198-0000 a test\n")
+    raw = librispeech.load()
+    assert raw.clients.tolist() == ["speaker-19", "speaker-26"]
+    assert "".join(librispeech.ALPHABET[k] for k in raw.y[0] if k >= 0) == "A TEST"
 
 
 @pytest.mark.parametrize("size", [0, 10, 30, 43, 44, 200])

@@ -35,7 +35,7 @@ class Source:
             A file may also be gzipped, with ".gz" after its name; the sum is of the uncompressed
             contents, because mirrors compress differently.
         decode: Turns the files into arrays.
-        patterns: Further files, by glob; each pattern must match at least one.
+        patterns: Further files, by glob, gzipped or not; each pattern must match at least one.
     """
 
     folders: tuple[str, ...]
@@ -140,7 +140,12 @@ def _gather(source: Source, folder: Path) -> tuple[dict[str, Path], list[str]]:
             paths[name] = held
     for pattern in source.patterns:
         # By path below the folder: train/data.json and test/data.json are two files.
-        matches = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern)}
+        found = [*folder.glob(f"{pattern}.gz"), *folder.glob(pattern)]
+        matches = {
+            path.relative_to(folder).as_posix().removesuffix(".gz"): path
+            for path in found
+            if not path.name.startswith(".")  # notes of macOS in archives
+        }
         paths.update(matches)
         missing.extend([] if matches else [pattern])
     return paths, missing

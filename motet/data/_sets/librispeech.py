@@ -46,6 +46,7 @@ def utterances(held: Held) -> Iterator[Utterance]:
             if not line.strip():
                 continue
             key, _, text = line.strip().partition(" ")
+            text = text.upper()
             speaker, _, rest = key.partition("-")
             if not (speaker and rest and text):
                 raise DataError(
@@ -55,7 +56,7 @@ def utterances(held: Held) -> Iterator[Utterance]:
             strange = set(text) - set(ALPHABET)
             if strange:
                 raise DataError(
-                    f"{path}, line {number}: transcripts have capital letters, spaces and "
+                    f"{path}, line {number}: transcripts have the letters A to Z, spaces and "
                     f"apostrophes; found {sorted(strange)[:4]}. Get the file again: {held.where}"
                 )
             audio = path.parent / f"{key}.flac"
@@ -87,8 +88,9 @@ def read_audio(path: Path, where: str) -> NDArray[np.float32]:
             f"{path} cannot be read as audio ({one_line(reason)[:120]}). Get it again: {where}"
         ) from None
     if rate != RATE or samples.ndim != 1:
+        channels = 1 if samples.ndim == 1 else samples.shape[1]
         raise DataError(
-            f"{path} should have one channel at {RATE} Hz; it has {samples.ndim} axes at {rate} Hz."
+            f"{path} should have one channel at {RATE} Hz; it has {channels} at {rate} Hz."
         )
     return samples
 
@@ -137,9 +139,13 @@ def mel_filters(frequencies: int) -> NDArray[np.float64]:
     return np.asarray(np.maximum(0, np.minimum(rising, falling)))
 
 
-SOURCES = tuple(
-    Source((folder,), {}, decode, patterns=("*/*/*.trans.txt",))
-    for folder in ("librispeech/train-clean-100", "LibriSpeech/train-clean-100", "librispeech")
+SOURCES = (
+    *(
+        Source((folder,), {}, decode, patterns=("*/*/*.trans.txt",))
+        for folder in ("librispeech/train-clean-100", "LibriSpeech/train-clean-100", "librispeech")
+    ),
+    # Other parts, such as dev-clean: all that are there.
+    Source(("librispeech", "LibriSpeech"), {}, decode, patterns=("*/*/*/*.trans.txt",)),
 )
 
 

@@ -43,9 +43,10 @@ def leaf_users(held: Held, name: str) -> Iterator[User]:
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as reason:
+        said = f"{reason} is missing" if isinstance(reason, KeyError) else one_line(reason)
         raise DataError(
             f'{path} should be a JSON file of LEAF, with "users" and "user_data" '
-            f"({one_line(reason)[:120]}). Get it again: {held.where}"
+            f"({visible(said)[:120]}). Get it again: {held.where}"
         ) from None
 
 
@@ -128,7 +129,9 @@ def _not_hdf5(path: Path, fields: Sequence[str], where: str, reason: Exception) 
 
 
 def hdf5_library(path: Path) -> Any:
-    """Import h5py, or say how to get it."""
+    """Import h5py, or say how to get it; a packed file must be unpacked first."""
+    if path.suffix == ".gz":
+        raise DataError(f"{path} is packed, and HDF5 files are read in place: gunzip {path.name}.")
     try:
         import h5py
     except ImportError:

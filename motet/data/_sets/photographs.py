@@ -32,6 +32,7 @@ FLICKR_WHERE = (
     "FLICKR-AES_image_labeled_by_each_worker.csv and the folder 40K of pictures are at "
     "https://github.com/alanspike/personalizedImageAesthetics."
 )
+ENDINGS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG")
 RATINGS = (60, 290)  # workers with as many, as in FedPer's experiments
 SCALE = Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
@@ -48,14 +49,15 @@ def rows_of(held: Held, name: str, columns: Sequence[str | None]) -> list[Labell
     """Read client, picture and label from the columns that are called so; None is empty."""
     path = held.paths[name]
     header, *table = _cells(path, held.read(name).decode("utf-8-sig", "replace"), held.where)
+    named = [column.lower() for column in header]
     wanted = [column for column in columns if column is not None]
-    absent = [column for column in wanted if column not in header]
+    absent = [column for column in wanted if column.lower() not in named]
     if absent:
         raise DataError(
             f"{path} should have a column {absent[0]}; it has {', '.join(header) or 'none'}. Get "
             f"it again: {held.where}"
         )
-    places = [None if column is None else header.index(column) for column in columns]
+    places = [None if column is None else named.index(column.lower()) for column in columns]
     found = []
     for number, cells in enumerate(table, 2):
         if not cells:
@@ -108,8 +110,9 @@ def decode_gldv2(held: Held, *, train: str, test: str) -> Arrays:
 
 def _landmark(folder: Path, picture: str) -> Path:
     """Find a picture: all in one folder, or in folders by the first letters of their names."""
-    deep = folder / "train" / Path(*picture[:3]) / f"{picture}.jpg"
-    return deep if deep.is_file() else folder / "images" / f"{picture}.jpg"
+    places = (folder / "train" / Path(*picture[:3]), folder / "images")
+    paths = [place / f"{picture}{ending}" for ending in ENDINGS for place in places]
+    return next((path for path in paths if path.is_file()), places[1] / f"{picture}.jpg")
 
 
 def with_tested_clients(arrays: Arrays) -> Arrays:
@@ -139,7 +142,7 @@ def decode_flickr(held: Held) -> Arrays:
             f"{path} should hold workers with {least} to {most} ratings, and has none. Get it "
             f"again: {held.where}"
         )
-    scores = [row.label for row in chosen]
+    scores = [row.label.removesuffix(".0") for row in chosen]
     wrong = next((score for score in scores if score not in set("12345")), None)
     if wrong is not None:
         raise DataError(

@@ -83,7 +83,9 @@ def decode_tff(held: Held, *, name: str, length: int) -> Arrays:
     chosen = sorted(both, key=lambda user: (-sizes["train"][user], user))[:MOST_USERS]
     texts = [
         Sentences(
-            user.name, split, [_text(t).split() for t in user.fields["tokens"][:MOST_SENTENCES]]
+            user.name,
+            split,
+            [_text(value, user.name).split() for value in user.fields["tokens"][:MOST_SENTENCES]],
         )
         for split, path in paths.items()
         for user in tff_users(path, ("tokens",), held.where, sorted(chosen))
@@ -91,8 +93,15 @@ def decode_tff(held: Held, *, name: str, length: int) -> Arrays:
     return assemble(texts, length)
 
 
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _text(value: Any, user: str) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise DataError(
+            f'the tokens of "{user}" should be sentences, each a text; found '
+            f"{type(value).__name__}. The file is damaged, or a different one."
+        )
+    return value
 
 
 def decode_leaf(held: Held, *, length: int) -> Arrays:
