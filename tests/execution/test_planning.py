@@ -207,6 +207,7 @@ def test_a_measured_plan_is_remembered_and_used_again():
 
 def test_ways_to_be_measured_include_turns_stacks_and_both_traced(monkeypatch):
     monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1.0)  # no clock
+    monkeypatch.setattr(measuring, "_is_busy", lambda: False)
     it = setting(rounds=50)
     timed = measuring.measure(it, 10, plan_for(it, 10))
     assert {(plan.mode, plan.traced) for plan in timed} == {
@@ -227,6 +228,23 @@ def test_the_fastest_of_the_measured_ways_is_chosen_and_a_tie_is_the_rule_s(monk
     seconds = {"loop": 0.5, "stack": 1.0}
     monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: seconds[plan.mode])
     assert measuring.fastest(other, 10, plan_for(other, 10)).mode == "loop"
+
+
+@pytest.mark.parametrize("cohort", [2, 7, 30, 101, 500])
+def test_no_thread_idles_in_any_of_the_measured_ways(monkeypatch, cohort):
+    monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1e-9)
+    it = setting(rounds=10**9)
+    for plan in measuring.measure(it, cohort, plan_for(it, cohort)):
+        turns = math.ceil(math.ceil(cohort / plan.chunk_size) / plan.workers)
+        assert turns * plan.chunk_size < cohort / plan.workers + turns, plan
+
+
+def test_a_busy_machine_is_asked_for_processor_time(monkeypatch):
+    clock = iter(range(10**6))  # a clock that says nothing
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
+    it = setting(rounds=50)
+    assert all(spent < 0.5 for spent in measuring.measure(it, 10, plan_for(it, 10)).values())
 
 
 def test_measuring_stops_when_it_has_taken_its_share_of_the_run(monkeypatch):

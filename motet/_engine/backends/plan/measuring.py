@@ -9,6 +9,7 @@ one whose plan was remembered are the same to the last bit; traced steps are kep
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -22,6 +23,7 @@ from motet._engine.backends.plan.planning import (
     CACHE_BYTES,
     ExecutionPlan,
     default_chunk,
+    even_chunk,
     has_convolutions,
     has_images,
     is_recurrent,
@@ -41,12 +43,13 @@ ARITHMETIC = 6e10  # floating-point operations a second
 CALL = 5e-6  # seconds per tensor operation
 STEPS = 6  # of a phase of local work, at most
 SLOW = 0.5  # seconds: a pass that takes so long is not repeated
-PASS = 0.1  # seconds of a pass over some clients, about: so many steps are timed
-LONG_ENOUGH = 0.1  # seconds of passes that are not chance
+PASS = 0.15  # seconds of a pass over some clients, about: so many steps are timed
+LONG_ENOUGH = 0.15  # seconds of passes that are not chance
 FEWEST = 4  # clients of a stack that is tried out: their steps are slow if no more are affordable
 SHARE = 0.06  # of the run's estimated time that measuring may take
 LEAST = 0.3  # seconds that it may take anyway
-CLEARLY = 1.04  # how much faster than the rule's plan another one has to be
+CLEARLY = 1.06  # how much faster than the rule's plan another one has to be
+BUSY = 2.0  # tasks per core: on a machine that others use as well, a clock tells little
 HOPELESS = 4.0  # times as slow as the fastest: no variant of it is tried
 
 
@@ -103,16 +106,20 @@ def measure(
     started = time.perf_counter()
     step = _seconds_per_step(setting, rule)
     short = _long_enough(setting, rule, step)
-    most = max(FEWEST, int(PASS / step))  # clients of a stack
+    clients = rule.workers * _clients_per_thread(rule)
+    known = {replace(rule, traced=False): step} if PASS < step * clients < math.inf else {}
+    most = max(FEWEST, int(2 * PASS / (step * short.steps)))  # clients of a stack
     for plan in _candidates(setting, cohort, rule, timed, most, traced=traced):
-        allowed = max(LEAST, SHARE * _whole_run(short, cohort, timed)) if timed else math.inf
         both = len({measured.mode for measured in timed}) > 1  # turns and stacks are always tried
-        if time.perf_counter() - started > allowed and (both or plan.mode == rule.mode):
-            continue
+        if timed and (both or plan.mode == rule.mode):
+            allowed = max(LEAST, SHARE * _whole_run(short, cohort, timed))
+            expected = 2 * plan.workers * _clients_per_thread(plan) * min(timed.values())
+            if time.perf_counter() - started + expected > allowed:
+                continue
         if plan in timed or (_is_untried(plan, rule) and not works(plan)):
             continue
         try:
-            timed[plan] = _seconds_per_client(short, plan)
+            timed[plan] = known.get(plan) or _seconds_per_client(short, plan)
         except Exception:  # whatever it is: this way does not suit the network
             continue
     return timed
@@ -144,7 +151,9 @@ def _candidates(
         yield replace(best, channels_last=not best.channels_last)
     if tree.count_bytes(setting.task.frozen) <= CACHE_BYTES:  # else more clients fill the memory
         yield from _other_sizes(_best(timed), cohort)
-    if (best := _best(timed)).workers > 1:  # threads that wait for Python's lock hinder each other
+    if (
+        best := _best(timed)
+    ).workers > 1 and not _is_busy():  # threads that wait for Python's lock hinder each other
         yield replace(best, workers=1)
 
 
@@ -168,16 +177,17 @@ def _other_mode(
     unsuited = is_recurrent(task) or (has_convolutions(task) and task.has_batch_statistics)
     if size < 2 or unsuited or plan.cannot_stack:
         return None
-    return replace(plan, mode="stack", chunk_size=min(size, most), channels_last=False)
+    size = even_chunk(cohort, min(size, most), plan.workers)
+    return replace(plan, mode="stack", chunk_size=size, channels_last=False)
 
 
 def _other_sizes(best: ExecutionPlan, cohort: int) -> Iterator[ExecutionPlan]:
     if best.mode == "loop":
         return
-    most = math.ceil(cohort / best.workers)  # no thread without work
-    for size in (best.chunk_size * 4, best.chunk_size // 2):
-        if 0 < min(size, most) != best.chunk_size:
-            yield replace(best, chunk_size=min(size, most))
+    for most in (best.chunk_size * 4, best.chunk_size // 2):
+        size = even_chunk(cohort, max(most, 1), best.workers)  # no thread without work
+        if size != best.chunk_size:
+            yield replace(best, chunk_size=size)
 
 
 @dataclass(frozen=True)
@@ -217,7 +227,7 @@ def _seconds_per_step(setting: RunSpec, rule: ExecutionPlan) -> float:
     try:
         return _seconds_per_client(Short.of(setting, 1), replace(rule, traced=False))
     except Exception:  # the same will happen to the rule's plan, which is then no choice
-        return SLOW
+        return math.inf
 
 
 def _long_enough(setting: RunSpec, rule: ExecutionPlan, step: float) -> Short:
@@ -241,10 +251,12 @@ def _seconds_per_client(short: Short, plan: ExecutionPlan) -> float:
     )
     down = short.method.broadcast(server, info)
     spent: list[float] = []
+    busy, threads = _is_busy(), plan.workers * plan.torch_threads
     for _ in range(4):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         backend.train(down, info)
-        spent.append(time.perf_counter() - started)
+        worked, passed = time.process_time() - worked, time.perf_counter() - started
+        spent.append(worked / threads if busy else passed)
         if backend.failures:
             raise backend.failures[0]
         if spent[0] > SLOW and not plan.traced:  # nothing else happens in a first pass
@@ -252,6 +264,12 @@ def _seconds_per_client(short: Short, plan: ExecutionPlan) -> float:
         if sum(spent[1:]) > LONG_ENOUGH:
             break
     return min(spent[1:] or spent) / len(clients)
+
+
+def _is_busy() -> bool:
+    """Tell whether others use this machine: then processor time is compared, not the clock's."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return load > BUSY * (os.cpu_count() or 1)
 
 
 def _whole_run(short: Short, cohort: int, timed: Mapping[ExecutionPlan, float]) -> float:

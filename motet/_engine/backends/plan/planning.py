@@ -184,9 +184,16 @@ def default_chunk(
         most = min(most, CHUNK_ON_LARGE_BASE)
     if mode == "loop":  # nothing is gained by a large one, and threads share many small ones better
         most = max(1, min(most, cohort // 8))
-    chunks = math.ceil(cohort / most)
-    cores = cores or os.cpu_count() or 1
-    chunks = min(cohort, cores * math.ceil(chunks / cores))
+    return even_chunk(cohort, most, cores or os.cpu_count() or 1)
+
+
+def even_chunk(cohort: int, most: int, threads: int) -> int:
+    """Choose a size up to `most` such that all threads get as many chunks, or about as many.
+
+    >>> [even_chunk(30, most, threads=2) for most in (100, 12, 4)]
+    [15, 8, 4]
+    """
+    chunks = min(cohort, threads * math.ceil(math.ceil(cohort / most) / threads))
     return math.ceil(cohort / max(chunks, 1))
 
 
