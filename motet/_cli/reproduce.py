@@ -63,6 +63,7 @@ def command(
     stored = None if check is None else read_results(check)
     if stored is not None and (reason := other_recipe(stored, recipe, scale)) is not None:
         raise StateError(f"{check} {reason}, so there is nothing to compare it with.")
+    _require_data(recipe, scale)
     folder = out or Path("reproductions") / f"{recipe.name}-{scale}"
     with open_records(recipe, scale, folder) as records:
         _run(recipe, scale, records, quiet=quiet)
@@ -74,6 +75,18 @@ def command(
         say(f"\nKept in {folder}")
     if stored is not None:
         _check(found.results, stored, check)
+
+
+def _require_data(recipe: Recipe, scale: str) -> None:
+    """Refuse wrong configs and missing files before the first of many runs."""
+    from motet._cli.data import is_found
+    from motet._recipes.availability import data_of
+    from motet.data import dataset
+
+    for name in data_of(recipe, scale):
+        if not is_found(name):
+            about = dataset(name)
+            (about.load if about.table is None else about.table)()  # it says what is missing
 
 
 def _run(recipe: Recipe, scale: str, records: Records, *, quiet: bool) -> None:

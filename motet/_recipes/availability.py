@@ -6,8 +6,8 @@ from pathlib import Path
 
 from motet._recipes.recipe import Recipe
 from motet._recipes.running import training_tables
-from motet.config import experiment_from_dict
-from motet.errors import MotetError, one_line
+from motet.config import NamedData, experiment_from_dict
+from motet.errors import MotetError, RequestError, one_line
 
 
 def why_unavailable(recipe: Recipe, is_found: dict[str, bool]) -> str | None:
@@ -23,6 +23,26 @@ def why_unavailable(recipe: Recipe, is_found: dict[str, bool]) -> str | None:
     if missing:
         return f"the files of {' and '.join(missing)} were not found; see `motet data`."
     return _why_unreadable(recipe)
+
+
+def data_of(recipe: Recipe, scale: str) -> tuple[str, ...]:
+    """Read every config of a scale, and name the data sets that its trainings need.
+
+    Raises:
+        RequestError: A config is wrong; the message names its training.
+    """
+    data = None if recipe.prepare is None else Path("prepared.csv")
+    names: dict[str, None] = {}
+    for training in recipe.trained(scale):
+        tables = training_tables(recipe, scale, training, 0, data)
+        try:
+            chosen = experiment_from_dict(tables).data
+        except MotetError as reason:
+            raise RequestError(
+                f'the training "{training}" of the recipe "{recipe.name}" is wrong: {reason}'
+            ) from None
+        names |= {chosen.name: None} if isinstance(chosen, NamedData) else {}
+    return tuple(names) if recipe.prepare is None else recipe.about.data
 
 
 def _why_unreadable(recipe: Recipe) -> str | None:

@@ -162,6 +162,29 @@ def test_results_of_another_recipe_are_refused_before_anything_runs(
         assert not (tmp_path / "out").exists()
 
 
+def test_a_wrong_training_is_refused_before_the_first_run(motet, tmp_path):
+    wrong = TINY.replace('name = "fedper"', 'name = "fedper"\nepoch = 2')
+    (tmp_path / "wrong.toml").write_text(wrong)
+    done = motet("reproduce", "wrong.toml", "--out", "out")
+    assert done.code == 2
+    assert 'the training "fedper" of the recipe "wrong" is wrong: [method] has no key' in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["flamby-heart", "flamby-tcga", "fedfomo-table1", "knn-per-cifar10"]
+)
+def test_missing_files_are_named_before_the_first_run(motet, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("MOTET_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = motet("reproduce", name, "--out", "out")
+    assert done.code == 2
+    assert "none of these folders has all of them" in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert ("cifar" in done.err) == (name == "knn-per-cifar10")  # Table 1 needs MNIST alone here
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

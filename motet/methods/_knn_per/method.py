@@ -217,7 +217,8 @@ class KNNPer(FedAvg):
         if scores.ndim != 2:
             raise CapabilityError(
                 "knn-per predicts one label per example, but the network scores "
-                f'{scores.shape[1]} positions; let it score one, e.g. CharLSTM(predict="last").'
+                f"{scores.shape[1]} positions; use data with one target each, such as "
+                'shakespeare-next, and a network with predict="last".'
             )
         return features, scores
 
