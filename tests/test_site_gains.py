@@ -6,12 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from motet._verdict.chance import UNKNOWN
+from motet._verdict.judging import Judgement
 from motet._verdict.site_gains import (
+    SiteGain,
     SiteState,
     sign_flips,
     site_gains,
     site_states,
 )
+from motet._verdict.sites import site_verdicts
 from motet._verdict.spreads import known
 
 NO_LUCK = known(np.zeros(1))
@@ -123,3 +127,31 @@ def test_the_other_side_sees_the_same_with_the_signs_changed(gained, lost, same,
         (-there.mean, -there.high, -there.low), abs=1e-12
     )
     assert back.p_in_runs == pytest.approx(there.p_in_runs)
+
+
+def test_an_interval_ends_at_the_largest_gain_that_a_metric_allows():
+    gain = SiteGain(
+        mean=0.3,
+        low=-0.6,
+        high=1.2,
+        p_value=0.5,
+        p_same=0.5,
+        p_in_runs=0.5,
+        p_same_in_runs=0.5,
+        examples=9,
+        seeds=3,
+    )
+    tell = (SiteState("cannot tell"),)
+    found = Judgement(
+        mean=UNKNOWN,
+        corrected=1.0,
+        cautious=1.0,
+        corrected_in_runs=1.0,
+        sites=(gain,),
+        states=tell,
+        states_in_runs=tell,
+    )
+    pair, options = ("fedper", "local"), {"examples": {"a": 9}, "margin": 0.05}
+    (ended,) = site_verdicts(pair, {"a": 0.3}, found, most=1.0, **options)
+    (free,) = site_verdicts(pair, {"a": 0.3}, found, most=np.inf, **options)
+    assert [(site.low, site.high) for site in (ended, free)] == [(-0.6, 1.0), (-0.6, 1.2)]

@@ -42,7 +42,12 @@ def fresh_kinds(sites: int, seeds: int) -> Iterator[tuple[str, World]]:
         plain = World(sites=sites, seed_count=seeds, effect=effect)
         yield f"{start}, a few gain much", replace(plain, shape="lognormal", clients=0.08)
         yield f"{start}, triples of sites gain alike", replace(plain, together=3)
+        yield f"{start}, fives of sites gain alike", replace(plain, together=5)
         yield f"{start}, luck of Laplace", replace(plain, seeds=0.02, seed_shape="laplace")
+        yield (
+            f"{start}, luck differs by a factor of 3",
+            replace(plain, seeds=0.02, seed_shape="unequal"),
+        )
         yield f"{start}, two methods have five times the luck", replace(plain, seed_shape="two")
         yield f"{start}, seven methods", replace(plain, methods=7)
         yield f"{start}, sites of 10 to 30 examples", replace(plain, rows=(10, 30))

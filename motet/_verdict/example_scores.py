@@ -61,6 +61,13 @@ def margin(comparison: Results, reference: str) -> float:
     return PART * size if np.isfinite(size) and size > 0 else POINTS
 
 
+def largest_gain(comparison: Results) -> float:
+    """Return the largest difference between two scores that the metric allows."""
+    first = comparison.rows[0].evaluation
+    metric = None if first.examples is None else _metric(first.examples, first)
+    return np.inf if metric is None else metric.high - metric.low
+
+
 class ExampleScores:
     """The scores of all examples of a comparison, each computed once."""
 

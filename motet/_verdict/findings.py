@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from motet._verdict.example_scores import ExampleScores, bounded, margin
+from motet._verdict.example_scores import ExampleScores, bounded, largest_gain, margin
 from motet._verdict.judging import Judgement, Pair, comparisons, judged
 from motet._verdict.results import Results
 from motet._verdict.sites import SMALL, SiteVerdict, site_verdicts
@@ -146,6 +146,7 @@ def find(comparison: Results) -> Findings:
                     found,
                     examples=examples,
                     margin=margin(comparison, pair[1]),
+                    most=largest_gain(comparison),
                 )
             )
             for pair, found in zip(pairs, judgements, strict=False)

@@ -134,6 +134,6 @@ def _notes(
     )
     if not one_seed and any("in these" in mark(site, one_seed=False) for site in sites):
         notes.append("↑ ↓ helped or harmed in these runs: seeds are too few to say more.")
-    if any(site.small for site in sites):
+    if any(site.small and site not in others for site in sites):
         notes.append(f"* fewer than {SMALL} test examples: a rough score.")
     return notes

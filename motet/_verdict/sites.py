@@ -57,6 +57,7 @@ def site_verdicts(
     *,
     examples: Mapping[str, int],
     margin: float,
+    most: float,
 ) -> Iterator[SiteVerdict]:
     """Yield the verdict on each site of a pair of methods.
 
@@ -67,11 +68,14 @@ def site_verdicts(
         found: The judgement.
         examples: Test examples of each site; tests may have put them together in blocks.
         margin: A gain smaller than this does not matter.
+        most: The largest gain that the metric allows, at which intervals end.
     """
     parts = zip(gains.items(), found.sites, found.states, found.states_in_runs, strict=False)
     for (client, gain), tested, state, in_runs in parts:
         count = examples.get(client, tested.examples)
-        shown = replace(tested, mean=gain, examples=count)
+        # The order of the arguments keeps NaN, which says that there is no interval.
+        low, high = (min(max(end, -most), most) for end in (tested.low, tested.high))
+        shown = replace(tested, mean=gain, low=low, high=high, examples=count)
         yield _verdict(client, pair, shown, (state, in_runs), margin)
 
 

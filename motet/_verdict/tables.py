@@ -225,7 +225,8 @@ def _notes(comparison: Results, found: Verdict) -> str:
         "worse than with training alone, and than with the fine-tuned global model.",
         f"{BETTER} better, {WORSE} worse, {PROBABLY_BETTER} {PROBABLY_WORSE} probably: with other "
         "clients and seeds of the same kind, corrected for "
-        f"{plural(found.comparisons, 'comparison')}. {BETTER_IN_RUNS} {WORSE_IN_RUNS} in these "
+        f"{plural(found.comparisons, 'comparison')}; clients count as independent of each other, "
+        f"which those of one group may not be. {BETTER_IN_RUNS} {WORSE_IN_RUNS} in these "
         "runs: seeds are too few to say more. No mark: no clear difference.",
         "The split, the cohorts and the initial weights are the same for every method.",
     ]
