@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -90,6 +91,29 @@ def test_the_main_table_is_copied_with_marks_and_intervals(visit, page_file, kin
     assert text.startswith(start[kind])
     rows = [line for line in text.splitlines() if "knn-per" in line]
     assert len(rows) == 1
+
+
+ODD = ("50% & up_to #1 {x} $a$", "a|b | c", 'say "hi", ok', "=SUM(A1:A9)", "Größe 医院", "<b>x</b>")
+
+
+def test_copies_of_odd_names_can_be_read_back(visit, tmp_path):
+    write(invented(6, labels=("local", *ODD), names=list(ODD)), tmp_path / "page.html")
+    page = visit(tmp_path / "page.html", width=360)  # dollar signs are no formulas
+    page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
+    copies = {}
+    for kind in ("LaTeX", "Markdown", "CSV"):
+        page.evaluate("window.copied = null")
+        page.get_by_role("button", name=f"Copy “Results” as {kind}").click()
+        copies[kind] = page.wait_for_function("window.copied").json_value()
+    rows = list(csv.reader(io.StringIO(copies["CSV"])))
+    assert len({len(row) for row in rows}) == 1
+    assert {row[0].removeprefix("'") for row in rows[1:]} == {"local", *ODD}
+    assert not [row for row in rows if row[0].startswith("=")]  # a spreadsheet computes nothing
+    lines = copies["Markdown"].splitlines()
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    body = [line for line in copies["LaTeX"].splitlines() if line.endswith(r"\\")]
+    assert len({line.replace(r"\&", "").count("&") for line in body}) == 1
+    assert not re.search(r"(?<!\\)[%#]|(?<!\\)_", "\n".join(body))
 
 
 def test_axes_of_counts_have_no_tick_twice(visit, tmp_path):
