@@ -22,11 +22,8 @@ from motet.errors import DataError
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("MOTET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("MOTET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return tmp_path / "data"
+def folder(root):
+    return root
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -20,15 +20,6 @@ soundfile = pytest.importorskip("soundfile")
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty folder for data sets, and a cache of its own."""
-    monkeypatch.setenv("MOTET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("MOTET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path / "data"
-
-
 def write_leaf(path, users: dict[str, tuple[list, list]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {name: {"x": x, "y": y} for name, (x, y) in users.items()}

@@ -18,15 +18,6 @@ soundfile = pytest.importorskip("soundfile")
 PAPER = [[0.5] * 784] * 3
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty folder for data sets, and a cache of its own."""
-    monkeypatch.setenv("MOTET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("MOTET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path / "data"
-
-
 def write_leaf(root, name: str, users: dict[str, tuple], copies: int = 1) -> None:
     """Write LEAF's files, with the same names in both folders."""
     data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,6 +20,7 @@ import tomli_w
 
 from motet.config import Experiment, experiment_from_dict
 from motet.deploy._control import Control
+from motet.deploy._environment import program_folder
 from motet.deploy._layout import LOOPBACK, PACKAGE, Deployment
 from motet.deploy._loopback import SERVER_APP, SUPERLINK, Loopback, site_process, status_of
 from motet.deploy._processes import MARK, Processes
@@ -75,6 +78,22 @@ def hostile_app(deployment: Deployment, path: Path) -> Path:
     add_setting(app, "tricks", "{}")
     add_setting(app, "until", "")
     return app
+
+
+def run_command(words: Sequence[str], folder: Path) -> str:
+    """Run a command of a page as it is written there, and return what it says."""
+    path = f"{program_folder()}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (words, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 class Behind(BaseHTTPRequestHandler):

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shlex
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from federation import answers, await_run, await_that
+from federation import answers, await_run, await_that, run_command
 
-from motet.deploy._environment import environment, program_folder
+from motet.deploy._environment import environment
 from motet.deploy._layout import Deployment
 from motet.deploy._loopback import free_ports
 from motet.deploy._processes import Processes
@@ -43,18 +42,8 @@ def steps(port: int, superlink_port: int) -> list[list[list[str]]]:
 
 
 def run_all(commands: list[list[str]], folder: Path) -> None:
-    path = f"{program_folder()}{os.pathsep}{os.environ['PATH']}"
     for words in commands:
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stderr)
-        assert "Traceback" not in done.stderr
+        run_command(words, folder)
 
 
 def replies(run: Path) -> list[int]:

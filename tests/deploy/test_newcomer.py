@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
-from federation import carriers
+from federation import carriers, run_command
 
 from motet._cli.deploy_output import run_trial
 from motet._engine.records import read_scores
-from motet.deploy._environment import program_folder
 from motet.deploy._layout import Deployment
 from motet.deploy._trial import MARK, Trial
 
@@ -34,19 +31,8 @@ def commands():
 def told(tmp_path_factory):
     """The folder after all commands but the installation, and what each of them said."""
     folder, said = tmp_path_factory.mktemp("newcomer"), {}
-    path = f"{program_folder()}{os.pathsep}{os.environ['PATH']}"
     for words in commands()[1:]:
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stderr)
-        assert "Traceback" not in done.stderr
-        said[" ".join(words[1:3])] = done.stderr
+        said[" ".join(words[1:3])] = run_command(words, folder)
     return folder, said
 
 

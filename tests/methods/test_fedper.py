@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from two_layers import PRODUCT
 
 import motet
 from motet import Blocks, FedAvg, FedPer, Local, Sgd
@@ -22,18 +23,6 @@ from motet.models._surgery.ablations import linear_base
 @pytest.fixture(params=["serial", "vectorized"])
 def backend(request):
     return request.param
-
-
-class Product(nn.Module):
-    """w_P w_B x."""
-
-    def __init__(self):
-        super().__init__()
-        self.base = nn.Parameter(torch.ones(()))
-        self.head = nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return self.head * self.base * x
 
 
 class Net(nn.Module):
@@ -49,11 +38,6 @@ class Net(nn.Module):
         return self.head(self.second(self.first(x).relu()).relu())
 
 
-def half_squared_error(outputs, y):
-    return 0.5 * (outputs - y).square()
-
-
-PRODUCT = motet.Task(Product, loss=half_squared_error, kind="values")
 NET = motet.Task(Net)
 NORM_STATISTICS = {name for name in NET.names if NET.is_buffer(name)}
 

@@ -15,6 +15,7 @@ from motet._engine.federation import Run, start
 from motet._engine.stores.memory import MemoryStore
 from motet.method import AnyMethod
 from motet.testing import World, ragged
+from motet.testing._comparing import require_same
 
 SEED, ROUNDS = 5, 3
 WITH_RAY = [  # which leaves files and processes of its own to the garbage collector
@@ -97,3 +98,10 @@ def sharded(
     store = ShardedStore(Shards(crew, setting.everybody, run))
     setting = replace(setting, store=store)
     return replace(begun, setting=setting, backend=Sharded(setting, store, plan)), crew
+
+
+def require_same_runs(a: Run, b: Run) -> None:
+    """Two runs have the same server and the same private states, to the last bit."""
+    require_same(a.server, b.server, "the server")
+    for client in a.clients:
+        require_same(a.clients[client], b.clients[client], f"what {client} keeps")

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import ray
-from rehearsed import WITH_RAY, finished, sharded, started
+from rehearsed import WITH_RAY, finished, require_same_runs, sharded, started
 
 import motet
 from motet import Ditto, FedAvg, FedFomo, FedPer
@@ -23,7 +23,7 @@ from motet.data import Pathological
 from motet.errors import StateError
 from motet.methods import _catalog as catalog
 from motet.testing import ragged
-from motet.testing._comparing import require_close, require_same
+from motet.testing._comparing import require_close
 
 pytestmark = WITH_RAY
 
@@ -62,12 +62,6 @@ def calm_run(method, folder, rounds=3):
     for _ in range(rounds):
         run.advance()
     return run
-
-
-def require_same_runs(a, b):
-    require_same(a.server, b.server, "the server")
-    for client in a.clients:
-        require_same(a.clients[client], b.clients[client], f"what {client} keeps")
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from diverging import one_diverges
-from rehearsed import ROUNDS, finished, sharded
+from rehearsed import ROUNDS, finished, require_same_runs, sharded
 
 from motet import Ditto, FedAvg, FedFomo, FedPer
 from motet._engine.backends.ray_store import ATTEMPTS
@@ -27,12 +27,6 @@ def rounds_of(run, rounds=ROUNDS):
     for _ in range(rounds):
         run.advance()
     return run
-
-
-def require_same_runs(a, b):
-    require_same(a.server, b.server, "the server")
-    for client in a.clients:
-        require_same(a.clients[client], b.clients[client], f"what {client} keeps")
 
 
 def home(run, client):
