@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from motet.config._values import read_fields
@@ -43,6 +44,16 @@ class Rule:
     margin: float
     confidence: float = 0.95
     published_runs: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin < math.inf:
+            raise RequestError(f"rule.margin must be 0 or more; got {self.margin}.")
+        if not 0 < self.confidence < 1:
+            raise RequestError(
+                f"rule.confidence must be between 0 and 1, such as 0.95; got {self.confidence}."
+            )
+        if self.published_runs < 1:
+            raise RequestError(f"rule.published_runs must be 1 or more; got {self.published_runs}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +110,13 @@ class Scale:
     trainings: tuple[str, ...] | None = None
     differs: str = ""
 
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.first_seed < 0:
+            raise RequestError(
+                "a scale of a recipe has one seed or more, from 0 on; got "
+                f"seeds={self.seeds}, first_seed={self.first_seed}."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class About:
@@ -130,6 +148,11 @@ class Recipe:
 
     def scale(self, name: str) -> Scale:
         """Return one scale, or say which there are."""
+        if not self.scales:
+            raise RequestError(
+                f'the recipe "{self.name}" has no scale; write one: [scales.{name}] with cost = '
+                '"10 minutes" and seeds = 3.'
+            )
         if name not in self.scales:
             raise RequestError(
                 f'the recipe "{self.name}" has no scale "{name}"; {nearest(name, self.scales)}.'
@@ -196,6 +219,7 @@ def recipe_from_text(name: str, text: str) -> Recipe:
     for key in tables:
         if key not in known:
             raise RequestError(f'the recipe "{name}" has no key "{key}"; {nearest(key, known)}.')
+    _require_keys(name, about, About)
     recipe = Recipe(
         name=name,
         about=read_fields(About, about, name),
@@ -208,6 +232,12 @@ def recipe_from_text(name: str, text: str) -> Recipe:
     )
     _check(recipe)
     return recipe
+
+
+def _require_keys(name: str, about: Mapping[str, Any], kind: type[About]) -> None:
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.name not in about]
+    if needed:
+        raise RequestError(f'the recipe "{name}" needs {", ".join(needed)}; write it at its top.')
 
 
 def _scales(tables: Mapping[str, Any]) -> tuple[dict[str, Scale], dict[str, Tables]]:
@@ -229,9 +259,10 @@ def _check(recipe: Recipe) -> None:
     for claim in recipe.claims:
         for name in claim.contrast:
             _require(name, names, f'the claim "{claim.text}" is about')
-    for scale in recipe.scales.values():
-        for name in scale.trainings or ():
-            _require(name, recipe.trainings, "a scale has training")
+    for place, scale in recipe.scales.items():
+        changed = recipe.changes.get(place, {}).get("training", {})
+        for name in (*(scale.trainings or ()), *changed):
+            _require(name, recipe.trainings, f'the scale "{place}" has training')
 
 
 def _require(name: str, known: Any, what: str) -> None:

@@ -96,6 +96,16 @@ def test_the_upper_layer_counts_and_nothing_else_is_lost(below, above):
         (("margin", "margn"), 'no key "margn"'),
         (("[rule]", "rows = 1\n[rule]"), 'no key "rows"'),
         (("title", "titel"), "titel"),
+        (('title = "t"', ""), 'the recipe "wrong" needs title; write it at its top'),
+        (("margin = 0.01", "margin = -1"), r"rule\.margin must be 0 or more; got -1"),
+        (("margin = 0.01", "margin = nan"), r"rule\.margin must be 0 or more; got nan"),
+        (("[rule]", "[rule]\nconfidence = 95"), "must be between 0 and 1, such as 0.95; got 95"),
+        (("[rule]", "[rule]\npublished_runs = 0"), "must be 1 or more; got 0"),
+        (('cost = "1 s"', 'cost = "1 s"\nseeds = 0'), "one seed or more"),
+        (
+            ('cost = "1 s"', 'cost = "1 s"\ntraining.b.run.rounds = 2'),
+            'the scale "hour" has training "b", which the recipe does not have',
+        ),
         (("[rule]", "[rule"), "not valid TOML"),
     ],
 )
@@ -123,6 +133,13 @@ cost = "1 s"
     assert recipe_from_text("fine", text).cells[1].reference == "x"
     with pytest.raises(RequestError, match=message):
         recipe_from_text("wrong", text.replace(*change, 1))
+
+
+def test_a_recipe_without_a_scale_says_how_to_write_one():
+    guide = (ROOT / "docs" / "guides" / "reproduce.md").read_text(encoding="utf-8")
+    text = guide.split("```toml\n")[1].split("[scales.full]")[0]
+    with pytest.raises(RequestError, match=r"has no scale; write one: \[scales\.hour\]"):
+        recipe_from_text("my-table", text).scale("hour")
 
 
 def test_the_example_of_the_guide_is_a_recipe_that_can_be_run():
