@@ -63,7 +63,8 @@ def evaluation_of(run: Run, split: str, point: Point, scored: Iterable[Scored]) 
     kept = {one.examples.client: one.examples for one in listed if one.examples is not None}
     sizes = {one.scores[0].client: one.examples_in_split for one in listed}
     complete = all(site.examples >= sizes[client] for client, site in kept.items())
-    examples = ExampleTable(about(run.setting), kept, complete) if kept else None
+    own = {metric.name: metric for metric in metrics_of(run.setting) if metric.own}
+    examples = ExampleTable(about(run.setting), kept, complete, own) if kept else None
     return replace(tables[0], also=tuple(tables[1:]), examples=examples)
 
 

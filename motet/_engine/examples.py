@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,15 +96,17 @@ class ExampleTable:
         about: Kind of the task, classes, time bins.
         sites: By client.
         complete: Whether every example of the split was kept.
+        own: The user's own metrics of the run, by name; files do not keep them.
     """
 
     about: About
     sites: Mapping[str, SiteExamples]
     complete: bool = True
+    own: Mapping[str, Metric] = field(default_factory=dict)
 
     def metric(self, name: str) -> Metric:
         """Return a metric by name, with the time bins of this task where it needs them."""
-        return get(name, times=self.about.times)
+        return self.own[name] if name in self.own else get(name, times=self.about.times)
 
 
 class RunExamples(NamedTuple):

@@ -107,7 +107,10 @@ def _scores(row: Row | None, client: str) -> np.ndarray | None:
 
 def _metric(table: ExampleTable, evaluation: Evaluation) -> Metric | None:
     """Find the metric; an own metric may be gone when results are read again."""
-    try:
-        return table.metric(evaluation.metric)
-    except MotetError:
-        return None
+    direction = "higher" if evaluation.higher_is_better else "lower"
+    for name in (evaluation.metric, f"{evaluation.metric}={direction}"):
+        try:
+            return table.metric(name)
+        except MotetError:
+            continue
+    return None

@@ -253,6 +253,20 @@ def test_an_own_metric_that_fails_at_any_client_is_refused_before_round_1(uneven
         run(Task(linear(2)), uneven, 0, metrics=[two_classes])
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        motet.metrics.metric(lambda t, p: float(np.mean(p[t == 1])), higher_is_better=True),
+        "sklearn.metrics:matthews_corrcoef=higher",  # whose name does not tell the direction
+    ],
+    ids=["lambda", "path"],
+)
+def test_clients_are_judged_by_an_own_metric(own):
+    data, method = federation(classes), FedAvg(batch_size=8)
+    table = motet.compare([method], Task(linear(2)), data, rounds=1, seeds=1, metrics=[own])
+    assert len(table.verdict().of_sites("fedavg", "local")) == len(SIZES)
+
+
 # -- what is undefined, and what counts ---------------------------------------------
 
 
