@@ -59,7 +59,7 @@ def main() -> None:
                 if asked.out:
                     line = {"kind": name, "cell": (sites, seeds), **asdict(rates)}
                     with asked.out.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
+                        file.write(json.dumps(line, default=int) + "\n")
 
 
 def _asked(asked: argparse.Namespace, sites: int, seeds: int) -> Iterator[tuple[str, World]]:
