@@ -21,9 +21,10 @@ def save_peft(network: nn.Module, folder: str | Path, *, base: str = "") -> Path
     """Write the adapters of a network as a peft adapter: adapter_config.json and its tensors.
 
     What is trained besides adapters, such as a new head, is saved with them ("modules_to_save").
+    A model that peft itself has made is saved by peft.
 
     Args:
-        network: With layers of `with_lora`: `run.model(client)`.
+        network: With layers of `with_lora`, or made by peft: `run.model(client)`.
         folder: Where to write; made if it does not exist.
         base: Name or path of the model that the adapter belongs to, for the config.
 
@@ -44,7 +45,8 @@ def save_peft(network: nn.Module, folder: str | Path, *, base: str = "") -> Path
     """
     model = network.model if isinstance(network, HuggingFace) else network
     layers = lora_layers(model)
-    if not layers:
+    of_peft: Any = getattr(model, "peft_config", None)
+    if not layers and not of_peft:
         raise RequestError("the network has no layer that `with_lora` adapted; nothing to save.")
     if isinstance(network, HuggingFace) and network.pool is not None:
         raise CapabilityError(
@@ -52,6 +54,10 @@ def save_peft(network: nn.Module, folder: str | Path, *, base: str = "") -> Path
             "it (pool=). Use a model with a head, such as AutoModelForSequenceClassification, or "
             "save the merged weights: `merge_lora(network).state_dict()`."
         )
+    if not layers:
+        theirs: Any = model
+        theirs.save_pretrained(str(folder))
+        return Path(folder)
     _check_exportable(layers)
     tensors = {
         key: value.detach().clone().contiguous()

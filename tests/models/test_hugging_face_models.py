@@ -135,6 +135,36 @@ def test_a_folder_of_peft_is_what_peft_loads(tmp_path):
         torch.testing.assert_close(merge_lora(network)(x), network(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_modules": r".*\.(query|key)", "use_rslora": True},
+        {"target_modules": ["query"], "bias": "all", "use_dora": True},
+        {"target_modules": "all-linear", "modules_to_save": ["classifier"]},
+        {"target_modules": ["word_embeddings", "value"], "rank_pattern": {"value": 3}},
+    ],
+)
+def test_a_model_of_peft_is_saved_by_peft_and_loads_with_the_same_logits(options, tmp_path):
+    config = peft.LoraConfig(r=2, lora_alpha=3, **options)
+    task = Task(hugging_face(lambda: peft.get_peft_model(bert(), config)))
+    assert not any("base_layer.weight" in name for name in task.names)
+    settings = {"rounds": 1, "backend": "serial", "trial": False}
+    run = motet.run(motet.FedAlt(personal="lora", batch_size=4), task, data(), **settings)
+    network, x = run.model("u0"), data().examples("u0", "train").x
+    save_peft(network, tmp_path)
+    plain, start = bert(), "model.base_model.model."
+    held = {n.removeprefix(start).replace(".base_layer", ""): v for n, v in task.frozen.items()}
+    plain.load_state_dict(
+        {n.replace(".original_module", ""): leaf for n, leaf in held.items()}, strict=False
+    )
+    loaded = peft.PeftModel.from_pretrained(plain, tmp_path).eval()
+    with torch.no_grad():
+        theirs = loaded(input_ids=x, attention_mask=(x != PAD).long()).logits
+        torch.testing.assert_close(theirs, network(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(RequestError, match="merge_and_unload"):
+        merge_lora(network)
+
+
 def test_what_peft_cannot_hold_is_refused(tmp_path):
     exact = with_lora(hugging_face(bert), "query", rank=2, exact=True)()
     with pytest.raises(CapabilityError, match="merged weights"):

@@ -140,7 +140,10 @@ def merge_lora(network: nn.Module) -> nn.Module:
     plain = copy.deepcopy(network)
     layers = lora_layers(plain)
     if not layers:
-        raise RequestError("the network has no layer that `with_lora` adapted; nothing to merge.")
+        raise RequestError(
+            "the network has no layer that `with_lora` adapted; nothing to merge. A model of peft "
+            "merges itself: `network.model.merge_and_unload()`."
+        )
     for path, layer in layers.items():
         _check_mergeable(path, layer)
         weight = _own(layer, "weight")
