@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tomllib
 from dataclasses import dataclass, replace
@@ -116,8 +117,8 @@ class Draft:
             self.write_site(site)
             write_examples(folder, self.experiment.data, self.federation, site, self._raw)
             write_site_key(folder / KEY)
-            if self.experiment.model.base:  # an example, too: a site elsewhere has its own file
-                (folder / BASE).symlink_to(self.experiment.model.base)
+            if self.experiment.model.base:  # an example, too: a site may have its own file
+                _put_file(Path(self.experiment.model.base), folder / BASE)
         services.write(self.deployment, own_code=self.own_code)
         self._write_readme()
         self.deployment.save()
@@ -230,3 +231,14 @@ def _kind(dtype: str) -> str:
 
 def _total(tensors: tuple[WireTensor, ...]) -> int:
     return sum(tensor.size for tensor in tensors)
+
+
+def _put_file(source: Path, place: Path) -> None:
+    """Put a large file into a folder that will be handed out: no link that points elsewhere.
+
+    Archives and images of containers hold the content of a hard link, which takes no room here.
+    """
+    try:
+        os.link(source.resolve(), place)
+    except OSError:  # on another disk, or of another owner
+        shutil.copyfile(source, place)

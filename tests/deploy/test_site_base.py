@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from federation import write_deployment
@@ -53,6 +55,17 @@ def test_a_site_names_its_base_in_its_one_file_of_choices_and_on_its_page(draft,
     assert "hidden" not in page.partition("## 4.")[2]  # no frozen tensor is in the tables
     assert "lora_A" in page
     assert f'frozen = "{draft.experiment.model.frozen}"' in (site / "experiment.toml").read_text()
+
+
+def test_a_folder_that_is_handed_out_holds_the_base_itself(draft, site, tmp_path):
+    away = tmp_path / "site"
+    shutil.copytree(site, away, symlinks=True)  # as an archive does
+    operators = Path(draft.experiment.model.base)
+    operators.rename(operators.with_suffix(".gone"))
+    try:
+        assert check_site(away)["train"] > 0
+    finally:
+        operators.with_suffix(".gone").rename(operators)
 
 
 def test_another_base_is_refused_by_both_hashes(draft, site):
