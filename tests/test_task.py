@@ -165,7 +165,7 @@ def test_a_state_with_a_missing_part_is_refused_instead_of_filled():
     task = motet.testing.ragged().task
     body = {k: v for k, v in task.init(Key(0)).items() if k.startswith("body")}
     for use in (task.outputs, lambda s, x: task.features(s, x, "head")):
-        with pytest.raises(StructureError, match=r"head\.weight.*did not come"):
+        with pytest.raises(StructureError, match=r"head\.weight.*are missing"):
             use(body, torch.tensor(X))
 
 
