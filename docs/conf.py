@@ -56,3 +56,4 @@ def setup(app: Sphinx) -> None:
     """Write the pages of the API before they are read, and escape docstrings before napoleon."""
     app.connect("builder-inited", lambda app: api_pages.write(Path(app.srcdir) / "reference/api"))
     app.connect("autodoc-process-docstring", plain_docstrings.process, priority=400)
+    app.connect("autodoc-process-signature", plain_docstrings.plain_signature)

@@ -236,7 +236,7 @@ class Task:
         if named and not found:
             raise SelectorError(
                 f"{selector!r} names frozen weights only, such as {min(named)}: they are part of "
-                "the task, and the same for everybody. Name what is trained, such as "
+                "the task, and the same for all clients. Name what is trained, such as "
                 f"{sorted(self.parameters)[:3]}."
             )
         return found

@@ -92,7 +92,7 @@ def test_a_method_that_fine_tunes_when_served_is_looked_at_less_often():
 def test_the_table_and_json_say_what_looks_took():
     task, data = small_comparisons.world()
     found = compare([motet.FedPer()], task, data, rounds=4, seeds=1)
-    assert "Looks at the validation data adapt models to clients" in " ".join(found.table().split())
+    assert "Scoring validation data adapts models to clients" in " ".join(found.table().split())
     methods = {m["label"]: m["look_gradients"] for m in found.to_dict()["methods"]}
     assert methods["fedavg-ft"] > 0
     assert methods["fedavg"] == 0

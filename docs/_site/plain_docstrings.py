@@ -33,3 +33,21 @@ def escaped(lines: list[str]) -> Iterator[str]:
 def _escaped(line: str) -> str:
     parts = CODE.split(line)
     return "".join(p if p.startswith("`") else re.sub(r"([*|])", r"\\\1", p) for p in parts)
+
+
+def plain_signature(
+    _app: object,
+    _what: str,
+    _name: str,
+    _obj: object,
+    _options: object,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str | None, str | None]:
+    """Return a signature as people write it, as Sphinx calls it.
+
+    >>> plain_signature(0, "class", "", 0, 0, "(a: dict[str, ~torch.Tensor] = <factory>)", None)[0]
+    '(a: dict[str, Tensor] = ...)'
+    """
+    plain = [None if s is None else re.sub(r"~(?:\w+\.)*", "", s) for s in (signature, returned)]
+    return plain[0] and plain[0].replace("<factory>", "..."), plain[1]

@@ -49,7 +49,7 @@ def submit(
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """On the server: begin the run, or go on with it after a failure."""
+    """On the server: start the run, or resume it after a failure."""
     from motet._cli.terminal import say
     from motet.deploy._layout import Deployment
     from motet.deploy._server import submit_run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from typing import Any
 
 import typer
 
 from motet._cli.stopping import exit_code, sentence
 from motet._cli.terminal import say, say_error
+from motet._cli.usage import usage
 from motet._core.visible_text import excerpt, visible
 from motet.errors import one_line as one_line
 
@@ -47,7 +47,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, RunFailedError):
         return _say(str(error), FAILED)
     if isinstance(error, _usage_error()):
-        return _say(_usage(error), WRONG)
+        return _say(usage(error), WRONG)
     return _say(*_unforeseen(error))
 
 
@@ -67,15 +67,6 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
         why = (error.strerror or type(error).__name__).lower()
         return f"{excerpt(str(error.filename))} cannot be used: {why}. {HINT}", WRONG
     return f"unexpected {type(error).__name__}: {one_line(error)}. {HINT}", FAILED
-
-
-def _usage(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "motet"
-    message = error.format_message().rstrip(".")
-    if message.endswith("?"):
-        return f"{message} See `{command} --help`."
-    return f"{message}; see `{command} --help`."
 
 
 def _usage_error() -> type[BaseException]:

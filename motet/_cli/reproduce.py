@@ -113,7 +113,7 @@ def _run(recipe: Recipe, scale: str, records: Records, *, quiet: bool) -> None:
         except Stopped:
             stop = StoppedError(interrupt.asked)
             again = (
-                f"stopped; the same command goes on: {len(records.runs)} of {total} runs are done."
+                f"stopped; the same command continues after {len(records.runs)} of {total} runs."
             )
             raise RunStoppedError(again, stop) from None
 

@@ -123,4 +123,4 @@ def _round(recorded: RecordedRun) -> str:
 
 
 def _how_to_resume(recorded: RecordedRun) -> str:
-    return f"go on with `motet resume {recorded.directory.path}`"
+    return f"continue with `motet resume {recorded.directory.path}`"

@@ -163,7 +163,7 @@ def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
     seeds = choice.seeds
     return ComparisonPlan(
         entries=_entries(_named(choice.methods), section("method"), section("methods")),
-        seeds=tuple(range(run.seed, run.seed + seeds)) if isinstance(seeds, int) else seeds,
+        seeds=_counted(seeds, run.seed) if isinstance(seeds, int) else seeds,
         data=data_from_dict(section("data"), seed=run.seed),
         model=model_from_dict(section("model")),
         run=run,
@@ -243,3 +243,10 @@ def _entry(label: str, common: dict[str, Any], own: Any) -> AnyMethod:
     if not isinstance(own, Mapping):
         raise RequestError(f"[{where}] expects a table; got {own!r}.")
     return method_from_dict({"name": label, **common, **own}, where=where)
+
+
+def _counted(seeds: int, first: int) -> tuple[int, ...]:
+    """List a number of seeds, from the first one on."""
+    if seeds < 1:
+        raise RequestError(f"compare.seeds must be 1 or more; got {seeds}.")
+    return tuple(range(first, first + seeds))

@@ -218,7 +218,7 @@ ROWS = (
         "Replace images by features of a pretrained network: efficientnet-lite0; default: no.",
         "--backbone", str, DATA, ANY_DATA, "NAME"),
     Row("data.augment",
-        "Vary training images anew in every round: flip, crop; may be repeated; default: no.",
+        "Vary training images in every round: flip, crop; may be repeated; default: no.",
         "--augment", list[str], DATA, ANY_DATA, "NAME"),
     Row("data.retarget",
         "Score each client on another client's data; also a table of pairs; default: false.",

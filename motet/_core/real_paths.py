@@ -15,3 +15,13 @@ def real_path(path: str | Path) -> Path:
     True
     """
     return Path(os.path.realpath(path))
+
+
+def looks_like_a_table(path: str | Path) -> bool:
+    """Return whether a path ends as those of tables do, to tell people how to name one.
+
+    >>> looks_like_a_table("visits.CSV"), looks_like_a_table("study.toml")
+    (True, False)
+    """
+    endings = (".csv", ".tsv", ".xlsx", ".parquet", ".feather", ".gz")
+    return str(path).lower().endswith(endings)

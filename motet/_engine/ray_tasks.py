@@ -70,5 +70,5 @@ def _answer(done: Any) -> Any:
     except RayError as error:
         raise StateError(
             f"a task on Ray died {RETRIES + 1} times; why is in its log, under /tmp/ray on its "
-            "machine. Finished results are kept: run the same comparison again to go on."
+            "machine. Finished results are kept: run the same comparison again to continue."
         ) from error

@@ -78,7 +78,7 @@ class Weights:
         if fresh:
             remarks.append(
                 f"{len(fresh)} of {len(known)} tensors of the network are not in {self.path} "
-                f"and start afresh: {_some(fresh)}."
+                f"and keep their initial values: {_some(fresh)}."
             )
         if unused:
             remarks.append(

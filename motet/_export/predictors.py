@@ -186,7 +186,10 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             about = (file.metadata() or {}).get(ABOUT)
             named = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as reason:
-        raise StateError(f"{path} is not a complete safetensors file ({reason}).") from None
+        raise StateError(
+            f"{path} is not a complete safetensors file ({reason}); name a file or a directory "
+            "that `motet export` wrote."
+        ) from None
     if about is None:
         raise StateError(f"{path} was not written by `motet export`: its metadata is missing.")
     described = json.loads(about)

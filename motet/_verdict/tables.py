@@ -213,8 +213,8 @@ def _looks(comparison: Results) -> list[str]:
     if not shares:
         return []
     return [
-        "gradients: of training. Looks at the validation data adapt models to clients, which took "
-        f"more of them, as a share of those of training: {', '.join(shares.values())}."
+        "gradients: those of training. Scoring validation data adapts models to clients, too, "
+        f"which took, as a share of training: {', '.join(shares.values())}."
     ]
 
 

@@ -6,13 +6,14 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from motet._core.own_code import check_not_hidden, own_modules, search_in
-from motet._core.real_paths import real_path
+from motet._core.real_paths import looks_like_a_table, real_path
 from motet.config._experiment import Experiment
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict
@@ -28,6 +29,7 @@ from motet.config._sections import (
 from motet.config._values import read_fields
 from motet.data import Natural, Partition, dataset
 from motet.errors import RequestError, nearest
+from motet.methods._catalog import method_names
 
 SECTIONS = ("run", "method", "data", "model")
 KINDS: dict[str, tuple[Any, str]] = {  # what [data] may be; they exclude each other
@@ -200,14 +202,16 @@ def read_tables(path: str | Path) -> Tables:
     try:
         tables = tomllib.loads(_read_text(file))
     except FileNotFoundError:
-        raise RequestError(f"there is no config file at {file}.") from None
+        raise RequestError(_not_there(file)) from None
     except UnicodeDecodeError:
-        raise RequestError(f"{file} cannot be read: it is not UTF-8. Save it as UTF-8.") from None
+        raise RequestError(
+            _a_table(file) or f"{file} cannot be read: it is not UTF-8. Save it as UTF-8."
+        ) from None
     except OSError as reason:
         why = (reason.strerror or str(reason)).lower()
         raise RequestError(f"{file} cannot be read: {why}.") from None
     except (ValueError, RecursionError) as reason:  # also numbers and nesting that are too large
-        raise RequestError(f"{file} is not valid TOML: {reason}.") from None
+        raise RequestError(_a_table(file) or f"{file} is not valid TOML: {reason}.") from None
     for section, key in PATHS:
         table = tables.get(section)
         given = table.get(key) if isinstance(table, dict) else None
@@ -253,3 +257,28 @@ def _without_null(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_null(v) for key, v in value.items()}
     return [_without_null(v) for v in value] if isinstance(value, list) else value
+
+
+def _not_there(file: Path) -> str:
+    """Say what is at a path that has no config: perhaps it is the name of a method."""
+    if str(file) in method_names():
+        return (
+            f"there is no config file at {file}; to name a method, use `--method {file}` or, for "
+            "several, `motet compare --methods NAME,NAME`."
+        )
+    folder = file.parent
+    beside = [str(path) for path in folder.glob("*.toml")] if folder.is_dir() else []
+    close = get_close_matches(str(file), beside, n=1)
+    if close:
+        return f"there is no config file at {file}; did you mean {close[0]}?"
+    return f"there is no config file at {file}."
+
+
+def _a_table(file: Path) -> str:
+    """Say how to name a table that was given as a config; nothing if it is not a table."""
+    if not looks_like_a_table(file):
+        return ""
+    return (
+        f"{file} is a table, not a config: use `--table {file}`, or write a config for it with "
+        f"`motet init study.toml --table {file}`."
+    )

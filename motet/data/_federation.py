@@ -256,7 +256,7 @@ class Federation:
         return replace(self, rows=rows, recipe=self._then(retarget=step))
 
     def augmented(self, *names: str) -> Federation:
-        """Vary training images anew in every round; val and test images stay as they are.
+        """Vary training images in every round; val and test images stay as they are.
 
         Args:
             *names: "flip" mirrors an image with probability 1/2; "crop" shifts it by up to an

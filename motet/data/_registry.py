@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from motet._core.keys import Key
+from motet._core.real_paths import looks_like_a_table
 from motet.data._divide import divide
 from motet.data._federation import Federation
 from motet.data._partition import Natural, Partition, recipe_of
@@ -111,7 +112,12 @@ def dataset(name: str) -> Dataset:
         False
     """
     if name not in _TABLE:
-        raise RequestError(f'no data set is called "{name}"; {nearest(name, _TABLE)}')
+        if looks_like_a_table(name):
+            raise RequestError(
+                f'no data set is called "{name}"; if it is a table, use `--table {name}` '
+                "(motet.data.from_table)."
+            )
+        raise RequestError(f'no data set is called "{name}"; {nearest(name, _TABLE)}.')
     module, attribute = _TABLE[name].split(":")
     found = getattr(import_module(module), attribute)
     assert isinstance(found, Dataset)

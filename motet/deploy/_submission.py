@@ -45,7 +45,7 @@ def _project(deployment: Deployment) -> dict[str, Any]:
     else:
         return project
     raise StateError(
-        f"{path} cannot be used: {said}. Restore it from a backup, or write the deployment anew "
+        f"{path} cannot be used: {said}. Restore it from a backup, or write the deployment again "
         "with `motet deploy init`."
     )
 

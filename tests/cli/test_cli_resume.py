@@ -35,7 +35,7 @@ def test_an_interrupted_process_leaves_a_run_that_resumes_to_the_same_bits(
     assert running.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-    assert "go on with `motet resume broken`" in err
+    assert "continue with `motet resume broken`" in err
     assert 2 <= read_meta(tmp_path / "broken" / "checkpoint")["finished"] < 80
 
     resumed = motet("resume", "broken", "--json")
@@ -128,7 +128,7 @@ def test_a_stop_says_which_round_is_saved(motet, monkeypatch):
             patch.setattr(Run, "advance", stopped_in_round_4)
             stopped = motet(*small, "--set", f"run.checkpoint_every={every}")
         assert stopped.code == 143
-        said = f"stopped after round 3 of 5; {kept}go on with `motet resume run`."
+        said = f"stopped after round 3 of 5; {kept}continue with `motet resume run`."
         assert said in stopped.err
 
 
@@ -159,7 +159,7 @@ def test_a_second_interrupt_stops_at_once_and_keeps_the_last_checkpoint(motet, m
         patch.setattr(Run, "advance", interrupted_in_round_3)
         stopped = motet("run", *small, "--out", "run")
     assert stopped.code == 130
-    assert "stopped after round 2 of 4; go on with `motet resume run`." in stopped.err
+    assert "stopped after round 2 of 4; continue with `motet resume run`." in stopped.err
     resumed = motet("resume", "run", "--json")
     assert resumed.code == 0
     assert "From round 3." in resumed.err

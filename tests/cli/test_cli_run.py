@@ -261,7 +261,7 @@ def test_a_run_that_fails_on_the_way_is_code_1_and_says_how_to_go_on(motet, monk
     monkeypatch.setattr(Run, "advance", fail_in_round_2)
     failed = motet("run", "--method", "local", *SMALL, "--out", "run")
     assert failed.code == 1
-    assert "the run failed after round 1 of 2: out of memory; go on with" in failed.err
+    assert "the run failed after round 1 of 2: out of memory; continue with" in failed.err
     assert "motet resume run" in failed.err
 
 

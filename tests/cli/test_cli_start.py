@@ -57,7 +57,15 @@ def test_the_version_is_the_packages(motet):
     ("arguments", "sentence"),
     [
         (["foo"], "No such command 'foo'; see `motet --help`."),
-        (["run", "--roundz", "3"], "No such option"),
+        (["run", "--roundz", "3"], "there is no option --roundz. Did you mean --rounds?"),
+        (["run", "--workers", "2"], "use `--set run.workers=VALUE`"),
+        (["run", "--client", "site"], "use --client-column"),
+        (["run", "--mu", "0.1"], "`--set method.mu=VALUE`"),
+        (["compare", "--budget", "9"], "Did you mean --budget-gradients or --budget-bytes"),
+        (["run", "fedper"], "to name a method, use `--method fedper`"),
+        (["run", "patients.csv"], "there is no config file at patients.csv"),
+        (["data", "patients.csv"], "use `--table patients.csv`"),
+        (["compare", "--seeds", "-1"], "compare.seeds must be 1 or more; got -1."),
         (["run", "--rounds", "many"], "--rounds"),
         (["resume"], "DIR"),
     ],
@@ -69,6 +77,15 @@ def test_wrong_usage_is_one_sentence_and_code_2(motet, arguments, sentence):
     assert failed.err.startswith("error: ")
     assert sentence in failed.err
     assert failed.err.count("\n") == 1
+
+
+def test_a_table_given_as_a_config_is_told_apart_from_bad_toml(motet, tmp_path):
+    table, config = tmp_path / "patients.csv", tmp_path / "study.toml"
+    table.write_text("age,site\n3,a\n")
+    config.write_text("rounds = ")
+    assert f"use `--table {table}`" in motet("run", str(table)).err
+    assert "study.toml is not valid TOML" in motet("run", str(config)).err
+    assert f"did you mean {config}?" in motet("run", str(tmp_path / "studi.toml")).err
 
 
 def test_the_unexpected_is_a_sentence_and_code_1_with_a_way_to_the_traceback(motet, monkeypatch):

@@ -76,7 +76,7 @@ def test_ctrl_c_in_a_terminal_finishes_the_round_and_leaves_the_table(tmp_path, 
     assert terminal.end() == 130
     assert terminal.screen.is_cursor_shown
     last = terminal.screen.text.strip().splitlines()[-1]
-    assert re.fullmatch(r"stopped after round \d+ of 2000; go on with `motet resume run`.", last)
+    assert re.fullmatch(r"stopped after round \d+ of 2000; continue with `motet resume run`.", last)
     assert re.search(r"fedavg +running +\d+/2000", terminal.screen.text)
 
 

@@ -43,7 +43,7 @@ def test_a_table_becomes_a_client_per_hospital_with_named_labels(tmp_path):
 def test_columns_of_one_name_are_refused_where_they_are_used(tmp_path):
     twice = VISITS.replace("dose", "age")
     for settings in ({}, {"features": ["age"]}, {"target": "age"}, {"client": "age"}):
-        with pytest.raises(DataError, match=r'2 columns named "age".*Name all columns anew'):
+        with pytest.raises(DataError, match=r'2 columns named "age".*Rename all columns'):
             opened(tmp_path, twice, **{"categorical": (), **settings})
     sex = opened(tmp_path, twice, features=["sex"], categorical=["sex"])
     assert sex.features == ("sex=f", "sex=m")

@@ -99,9 +99,7 @@ def test_a_damaged_private_file_is_refused_with_a_sentence(tmp_path):
     file = PrivateFile.of(tmp_path, "stage", "few", "agreed")
     file.path.parent.mkdir()
     file.path.write_bytes(b"not a file of ours")
-    with pytest.raises(
-        StateError, match=r"few.safetensors is damaged .* delete it to start afresh"
-    ):
+    with pytest.raises(StateError, match=r"few.safetensors is damaged .* delete it to start over"):
         file.read({})
 
 

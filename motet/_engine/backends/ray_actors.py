@@ -215,7 +215,7 @@ def _why_it_died(error: RayActorError) -> str:
         )
     return (
         f"a process of the Ray back end died {RETRIES + 1} times in one call; why is in its log, "
-        "under /tmp/ray on its machine. Then go on from the last checkpoint."
+        "under /tmp/ray on its machine. Then continue from the last checkpoint."
     )
 
 

@@ -138,6 +138,6 @@ class Database:
             is_access = name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
             advice = "Check that you may write there" if is_access else "Make room there"
             return StateError(
-                f"{self.path} cannot be read or written: {reason}. {advice}, then go on."
+                f"{self.path} cannot be read or written: {reason}. {advice}, then continue."
             )
         return WireError(f"{self.path} is damaged: {reason}.")

@@ -184,7 +184,7 @@ def _in_order(cells: Iterable[Cell], clients: Sequence[str], about: About) -> li
             _check_alike(cell, used[0] if used else cell)
             used.append(cell)
     if not used:
-        raise DataError(f'"{about.name}" has no clients with data. Pass at least one.')
+        raise DataError(f'"{about.name}" has no clients with data; at least one is needed.')
     return used
 
 

@@ -153,7 +153,7 @@ def _renaming(table: Any, column: str, *, may_drop: bool, has_header: bool) -> s
         seen[name] += 1
         names.append(f"{name}_{seen[name]}" if name == column and seen[name] > 1 else name)
     anew = fixes(("columns", ",".join(names)), ("skip_rows", 1))
-    return f"Name all columns anew with {anew}{f', or {leave}' if may_drop else ''}."
+    return f"Rename all columns with {anew}{f', or {leave}' if may_drop else ''}."
 
 
 def in_their_spelling(

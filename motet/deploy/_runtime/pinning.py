@@ -104,7 +104,7 @@ def check_offer(
     if offered not in accepted:
         raise WireError(
             f"this site has agreed to the experiment {_listed(accepted)}, and the server runs "
-            f"{offered}; start the server from the agreed one, or agree anew."
+            f"{offered}; start the server from the agreed one, or agree on the new one."
         )
 
 

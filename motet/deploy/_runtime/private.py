@@ -69,12 +69,12 @@ class PrivateFile:
         except WireError as reason:
             raise StateError(
                 f"{self.path.name} is damaged ({reason}). Restore it from a backup, or delete it "
-                "to start afresh."
+                "to start over."
             ) from reason
         except StateError as reason:
             raise StateError(
                 f"{self.path.name} cannot be used: {reason}. Finish the experiment with the "
-                "version that began it, or delete the file to start afresh."
+                "version that began it, or delete the file to start over."
             ) from reason
 
     def _check_is_ours(self, client: str, about: Mapping[str, str]) -> None:

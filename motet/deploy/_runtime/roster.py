@@ -32,7 +32,7 @@ def wait_for(
             raise CohortError(
                 f"{limits.min_clients} clients are needed, and {len(present)} connected within "
                 f"{limits.deadline_s:g} s: {', '.join(present) or 'none'}. Start their sites, or "
-                "lower min-clients. Started again, the run goes on where it is."
+                "lower min-clients. Started again, the run continues where it stopped."
             )
         time.sleep(min(POLL_S, limits.deadline_s))
 

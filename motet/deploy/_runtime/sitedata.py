@@ -216,5 +216,5 @@ class SiteData:
             if found[name] != agreed[name]:
                 raise DataError(
                     f"{name} {agreed[name]} was agreed on; got {found[name]}. Fix the site's "
-                    "data, or [data] for everybody."
+                    "data, or [data] for all sites."
                 )
