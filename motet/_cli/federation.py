@@ -36,7 +36,7 @@ def _title(federation: Federation) -> str:
     name = recipe.pop("name", None)
     told = ", ".join(f"{key} {value}" for key, value in recipe.items() if value is not None)
     shape = "x".join(str(size) for size in federation.shape) or "1"
-    values = "survival" if federation.survival else "regression"
+    values = federation.answers
     kind = values if federation.classes is None else plural(federation.classes, "class")
     train, val, test = (sum(federation.sizes(s).values()) for s in ("train", "val", "test"))
     divided = f"\n{name}: {told}" if name else ""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from motet._cli.completion import COMPLETIONS
-from motet._core.option_table import DATA, OUTPUT, RUN, WHAT, OneName, Row, Toml, rows_of
+from motet._core.option_table import DATA, OUTPUT, RUN, WHAT, OneOrMore, Row, Toml, rows_of
 
 __all__ = [
     "DATA",
@@ -52,7 +52,7 @@ def takes_rows_of(name: str) -> Callable[[Command], Command]:
 
 def _parameter(row: Row) -> inspect.Parameter:
     is_switch = row.type is bool and row.key is None  # a switch with a key may be left to the file
-    kind = {Toml: str, OneName: list[str]}.get(row.type, row.type)
+    kind = {Toml: str, OneOrMore: list[str]}.get(row.type, row.type)
     return inspect.Parameter(
         row.name,
         inspect.Parameter.KEYWORD_ONLY,

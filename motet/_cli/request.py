@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from motet._core.option_table import ROWS, OneName, Row, Toml
+from motet._core.option_table import ROWS, OneOrMore, Row, Toml
 from motet.config import overridden, parse_assignment, read_tables
 from motet.config._files import with_modules
 from motet.config._overrides import toml_value
@@ -38,8 +38,9 @@ def _value(row: Row, given: Any, tables: Mapping[str, Any]) -> Any:
     """Return the value of a flag; a flag that may be repeated adds to the list of the file."""
     if row.type is Toml:
         return toml_value(given)
-    if row.type is OneName:
-        return _only(given)
+    if row.type is OneOrMore:
+        different = list(dict.fromkeys(given))
+        return different[0] if len(different) == 1 else different
     if row.type != list[str] or row.key is None:
         return given
     section, _, key = row.key.partition(".")
@@ -49,13 +50,3 @@ def _value(row: Row, given: Any, tables: Mapping[str, Any]) -> Any:
         pairs = (text.rpartition("=") for text in given)
         return {**before, **{name: value for name, _, value in pairs}}
     return [*before, *given] if isinstance(before, list) else given
-
-
-def _only(names: list[str]) -> str:
-    """Return the only target; several are refused, with what to do instead."""
-    different = list(dict.fromkeys(names))
-    if len(different) > 1:
-        from motet.data._tables.fixes import several_targets
-
-        raise RequestError(several_targets(different))
-    return different[0]

@@ -6,8 +6,9 @@ from rich.table import Table
 
 from motet._cli.pictures import bars
 from motet._cli.terminal import console, show
+from motet._core.text import listed
 from motet._core.visible_text import visible
-from motet.data import Federation
+from motet.data import Federation, Schema
 from motet.data._tables.overview import ColumnOverview, overview
 
 MOST_COLUMNS = 60
@@ -45,12 +46,18 @@ def show_columns(federation: Federation) -> None:
     scaled = {True: "over all sites", "federation": "over all sites", "site": "by each site"}
     scale = scaled.get(source.get("standardize"), "no")
     show(
-        (f"{hidden} more columns.\n" if hidden > 0 else "")
-        + f'\nTarget "{schema.target.name}" ({schema.target.kind}), sites from '
+        (f"{hidden} more columns.\n" if hidden > 0 else "") + f"\n{_target(schema)}, sites from "
         f'"{schema.client}"; read as {source.get("format", "a table")}; standardized: {scale}.\n'
         "differs most: distance of the site's mean from all sites' in standard deviations, or of "
         "its categories (0 to 1)."
     )
+
+
+def _target(schema: Schema) -> str:
+    if schema.target.kind != "labels":
+        return f'Target "{schema.target.name}" ({schema.target.kind})'
+    names = listed([f'"{name}"' for name in schema.target.columns])
+    return f"Targets {names}, each yes or no"
 
 
 def _missing(column: ColumnOverview, rows: list[int]) -> str:

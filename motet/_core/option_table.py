@@ -38,8 +38,8 @@ class Toml(str):
     __slots__ = ()
 
 
-class OneName(str):
-    """The type of flags whose second value is refused: of others, the last one is taken."""
+class OneOrMore(str):
+    """The type of flags that may be repeated: a text if given once, else a list."""
 
     __slots__ = ()
 
@@ -118,8 +118,10 @@ ROWS = (
     Row("data.client",
         "Column of the table that names the client; default: every file is a client.",
         "--client-column", str, DATA, ANY_DATA, "NAME"),
-    Row("data.target", "Column of the table to predict.",
-        "--target", OneName, DATA, ANY_DATA, "NAME"),
+    Row("data.target",
+        "Column of the table to predict; may be repeated: several columns of yes and no are labels "
+        "that are predicted together.",
+        "--target", OneOrMore, DATA, ANY_DATA, "NAME"),
     Row("data.event",
         "Column that says whether the event happened (1) or not (0): the target is then a time.",
         "--event", str, TABLE, ANY_DATA, "NAME"),

@@ -125,6 +125,6 @@ def _joined(schema: Schema, rows: int, parts: Sequence[tuple[Any, Predictions]])
         values[places] = found.values
         for place, remark in zip(places.tolist(), found.row_remarks, strict=True):
             remarks[place] = remark
-    labels = outputs if kind == "classes" else None
+    labels = outputs if kind in ("classes", "labels") else None
     times = outputs if kind == "survival" else None
-    return Predictions(values, labels, (), tuple(remarks), times)
+    return Predictions(values, labels, (), tuple(remarks), times, together=kind == "labels")

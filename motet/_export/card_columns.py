@@ -33,6 +33,8 @@ def target_text(schema: Schema) -> str:
         )
     if target.kind == "regression":
         return f"{code(target.name)}, a number{unit}"
+    if target.kind == "labels":
+        return f"whether each of these is true: {listing(target.labels)}"
     return f"{code(target.name)}: {listing(target.labels)}"
 
 

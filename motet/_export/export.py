@@ -218,9 +218,9 @@ def describe_predictor(
 ) -> dict[str, Any]:
     """Return the metadata of a client's predictor as JSON values."""
     setting = run.setting
-    if model is None:
-        model = recognized(setting.task, setting.federation.shape, setting.federation.classes)
     federation, task, normalize = setting.federation, setting.task, setting.federation.normalize
+    if model is None:
+        model = recognized(task, federation.shape, federation.classes, federation.y.shape)
     assert task.example is not None
     return {
         "format": FORMAT,

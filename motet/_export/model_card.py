@@ -110,8 +110,9 @@ def _facts(about: Mapping[str, Any]) -> str:
 def _columns(about: Mapping[str, Any], schema: Schema) -> str:
     site = f" The column {code(schema.client)} is not needed." if schema.client else ""
     output = f"Output: {output_text(about)}."
-    if about["output"] == "probabilities":
-        output += f" Classes, in order: {listing(schema.target.labels)}."
+    if about["output"] in ("probabilities", "label_probabilities"):
+        what = "Labels" if schema.target.kind == "labels" else "Classes"
+        output += f" {what}, in order: {listing(schema.target.labels)}."
     unknown = (
         "Spaces and case of categories do not matter. "
         if schema.merge_spellings

@@ -41,12 +41,14 @@ class Predictions:
     """Predictions for rows of a table.
 
     Attributes:
-        values: Probabilities, [rows, classes], predicted values, [rows], or survival curves,
-            [rows, times].
-        labels: Class names, in the order of the probabilities; None if there are no classes.
+        values: Probabilities, [rows, classes] or [rows, labels], predicted values, [rows], or
+            survival curves, [rows, times].
+        labels: Names of classes or labels, in the order of the probabilities; None if there are
+            none.
         remarks: What was repaired or noticed, a sentence each, with the number of rows.
         row_remarks: The same for each row, in a few words.
         times: For survival, the times at which the curves are given; None otherwise.
+        together: Whether any number of labels may be true of a row, rather than one class.
     """
 
     values: Values
@@ -54,6 +56,7 @@ class Predictions:
     remarks: tuple[str, ...] = ()
     row_remarks: tuple[tuple[str, ...], ...] = ()
     times: tuple[str, ...] | None = None
+    together: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,6 +65,7 @@ class Predictions:
     def best(self) -> list[Any]:
         """The label with the largest probability, or the value, of each row.
 
+        Of several targets, all with a probability of one half or more, separated by semicolons.
         For survival, the mean time until the event or until the last time, whichever is earlier.
         """
         if self.times is not None:
@@ -71,7 +75,18 @@ class Predictions:
             return list(area.tolist())
         if self.labels is None:
             return list(self.values.tolist())
+        if self.together:
+            return ["; ".join(names) for names in self.true_labels]
         return [self.labels[place] for place in self.values.argmax(axis=1)]
+
+    @property
+    def true_labels(self) -> list[list[str]]:
+        """The labels with a probability of one half or more, of each row."""
+        names = self.labels or ()
+        return [
+            [name for name, share in zip(names, row, strict=True) if share >= 0.5]
+            for row in self.values.tolist()
+        ]
 
     def to_table(self, kept: Mapping[str, Any] | None = None) -> Any:
         """Return a `pyarrow.Table` with a row for each row of the input, in the same order.
@@ -182,10 +197,11 @@ def predict_table(
     kind, outputs = schema.target.kind, schema.target.labels
     return Predictions(
         values[:, 0] if kind == "regression" else values,
-        outputs if kind == "classes" else None,
+        outputs if kind in ("classes", "labels") else None,
         (*rows.remarks, *(note.sentence for note in notes)),
         _by_row(len(values), notes),
         outputs if kind == "survival" else None,
+        together=kind == "labels",
     )
 
 

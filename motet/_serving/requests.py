@@ -47,6 +47,13 @@ class ClassPrediction(Prediction):
     probabilities: dict[str, float]
 
 
+class LabelsPrediction(Prediction):
+    """The labels with a probability of one half or more, and the probability of each label."""
+
+    labels: list[str]
+    probabilities: dict[str, float]
+
+
 class ValuePrediction(Prediction):
     """The predicted value."""
 
@@ -62,7 +69,12 @@ class SurvivalPrediction(ValuePrediction):
 class Reply(BaseModel):
     """Predictions in the order of the rows, and what was repaired or noticed."""
 
-    predictions: list[ClassPrediction] | list[SurvivalPrediction] | list[ValuePrediction]
+    predictions: (
+        list[ClassPrediction]
+        | list[LabelsPrediction]
+        | list[SurvivalPrediction]
+        | list[ValuePrediction]
+    )
     remarks: list[str]
 
 

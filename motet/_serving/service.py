@@ -120,6 +120,7 @@ def _reply(found: Predictions) -> Reply:
             one["value"] = best
         else:
             shares = found.values[row].tolist()
-            one |= {"label": best, "probabilities": dict(zip(found.labels, shares, strict=True))}
+            chosen = {"labels": found.true_labels[row]} if found.together else {"label": best}
+            one |= {**chosen, "probabilities": dict(zip(found.labels, shares, strict=True))}
         predictions.append(one)
     return Reply.model_validate({"predictions": predictions, "remarks": list(found.remarks)})

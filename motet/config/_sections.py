@@ -121,7 +121,7 @@ class TableData(_Changes):
 
     table: str
     client: str | None = None
-    target: str
+    target: str | tuple[str, ...]
     event: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -342,6 +342,8 @@ class ModelChoice:
 def _usual_loss(federation: Federation) -> str:
     if federation.survival:
         return HAZARD
+    if federation.schema is not None and federation.schema.target.kind == "labels":
+        return "multi_label"
     if federation.classes is None:
         return "mse"
     return "masked_cross_entropy" if _is_padded(federation) else "cross_entropy"

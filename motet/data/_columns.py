@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 ColumnKind = Literal["number", "categorical", "ordinal", "date"]
 DatePart = Literal["age", "year", "month", "day_of_year", "weekday", "days"]
-TargetKind = Literal["classes", "regression", "survival"]
+TargetKind = Literal["classes", "regression", "survival", "labels"]
 KINDS: tuple[ColumnKind, ...] = get_args(ColumnKind)
 DATE_PARTS: tuple[DatePart, ...] = get_args(DatePart)
 OTHER = "(other)"  # the category of rare and unknown values
@@ -72,9 +72,10 @@ class Target:
 
     Attributes:
         name: Name in the table.
-        kind: "classes", "regression" or "survival" (a time until an event).
-        labels: Names of the network's outputs in order: classes, or the ends of time bins once a
-            model of survival is trained; () for regression.
+        kind: "classes", "regression", "survival" (a time until an event) or "labels" (several
+            columns of yes and no).
+        labels: Names of the network's outputs in order: classes, columns of "labels", or the ends
+            of time bins once a model of survival is trained; () for regression.
         mapping: Label for each spelling in the table that is not a label itself.
         unit: Unit of the values.
         event: For "survival", the column that says whether the event happened at that time (1) or
@@ -92,6 +93,13 @@ class Target:
     mapping: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
     event: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns that the target is read from."""
+        if self.kind == "labels":
+            return self.labels
+        return (self.name,) if self.event is None else (self.name, self.event)
 
 
 @dataclass(frozen=True)

@@ -325,6 +325,13 @@ class Federation:
         histogram = None if self.classes is None else self.histogram(split)
         return measure(histogram, self.rows.sizes[:, _split_number(split)])
 
+    @property
+    def answers(self) -> str:
+        """What is predicted if it is not a class: "regression", "survival" or "3 labels"."""
+        if self.schema is not None and self.schema.target.kind == "labels":
+            return f"{len(self.schema.target.labels)} labels"
+        return "survival" if self.survival else "regression"
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the rows of each client and split, and of their targets."""
@@ -378,8 +385,7 @@ class Federation:
 
     def __repr__(self) -> str:
         train, val, test = self.rows.sizes.sum(axis=0).tolist()
-        values = "survival" if self.survival else "regression"
-        task = values if self.classes is None else f"{self.classes} classes"
+        task = self.answers if self.classes is None else f"{self.classes} classes"
         return (
             f"<Federation {self.name}: {len(self.clients)} clients, "
             f"{train} train / {val} val / {test} test, x {self.shape}, {task}>"

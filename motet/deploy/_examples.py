@@ -94,7 +94,7 @@ def _write_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     columns_used = [column.name for column in federation.schema.columns]
     target = federation.schema.target
-    names = [*columns_used, *filter(None, [target.name, target.event])]
+    names = [*columns_used, *target.columns]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*names, _split_column(data)])

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from motet._cli.main import call
 from motet._export.reading import read_rows
 from motet.data import Split, from_table
 from motet.data._tables.cells import same_spelling
@@ -136,12 +135,3 @@ def test_columns_without_names_are_left_out_by_one_flag(tmp_path):
     assert from_table(tmp_path / "t.csv", client="hospital", target="ill", drop=[""]).features == (
         "age",
     )
-
-
-def test_a_second_target_is_refused_and_the_same_one_is_not(tmp_path, capsys):
-    (tmp_path / "t.csv").write_text(text())
-    asked = ["data", "--table", str(tmp_path / "t.csv"), "--client-column", "hospital", "--quiet"]
-    asked += ["--categorical", "sex", "--target", "ill"]
-    assert call([*asked, "--target", "ill"]) == 0
-    assert call([*asked, "--target=age"]) != 0
-    assert 'a table has one target; got "ill" and "age"' in capsys.readouterr().err

@@ -11,7 +11,6 @@ from motet.data._federation import Federation
 from motet.data._split import Split
 from motet.data._tables.choosing import choose_columns
 from motet.data._tables.files import HowToRead
-from motet.data._tables.fixes import several_targets
 from motet.data._tables.options import (
     Kind,
     TableOptions,
@@ -44,7 +43,7 @@ def from_table(  # one name per option
     path: Any,
     *,
     client: str | None = None,
-    target: str,
+    target: str | Sequence[str],
     event: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -89,7 +88,8 @@ def from_table(  # one name per option
         client: Column that names the client of each row. Several files without such a column are
             one client each, named like the file.
         target: Column to predict. Text, booleans and integers are classes, other numbers are
-            regression.
+            regression. Several columns of yes and no (1, true, yes; others by `labels`) are labels
+            that are predicted together.
         event: Column that says whether the event happened (1, true, yes, dead) or the example was
             last seen without it (0, false, no, alive; others by `labels`). It makes the target a
             time until an event: survival.
@@ -153,7 +153,7 @@ def from_table(  # one name per option
     source = {
         "from": "table",
         "client": schema.client,
-        "target": target,
+        "target": list(schema.target.columns) if schema.target.kind == "labels" else target,
         "features": [column.name for column in schema.columns],
         "categorical": [column.name for column in schema.columns if column.kind == "categorical"],
         "missing": missing,
@@ -175,18 +175,12 @@ def from_table(  # one name per option
 
 def prepare_table(path: Any, **given: Any) -> Prepared:
     """Read a table with the arguments of `from_table`, all of them, except its name."""
-    _refuse_several_targets(given["target"])
-    named = {key: given[key] for key in ("client", "target", "event") if given[key] is not None}
+    named = {key: given[key] for key in ("client", "event") if given[key] is not None}
     given = {**given, **{key: str(name) for key, name in named.items()}}  # 0, as pandas names some
     client, options = given["client"], _options(given)
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
     options = _options(given, opened.table.column_names)
     return prepare(opened, client_column, given["split"], options, given["seed"])
-
-
-def _refuse_several_targets(target: Any) -> None:
-    if isinstance(target, list | tuple | set):
-        raise RequestError(several_targets([str(name) for name in target]))
 
 
 def suggestions(path: Any, **given: Any) -> list[Suggestion]:
@@ -235,8 +229,12 @@ def _options(given: Mapping[str, Any], known: Sequence[str] | None = None) -> Ta
     Before the table is open nothing is known, and dates are not looked at.
     """
     features, names = given["features"], set(known or ())
+    targets = _listed(given["target"])
+    if not targets:
+        raise RequestError("expected a column to predict, got an empty list.")
     return TableOptions(
-        target=given["target"],
+        target=targets[0],
+        more_targets=targets[1:],
         features=None if features is None else _listed(features),
         drop=_listed(given["drop"]),
         categorical=_listed(given["categorical"]),

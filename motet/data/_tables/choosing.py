@@ -57,7 +57,7 @@ def choose_columns(
     """Choose the input columns, and refuse names that the table does not have."""
     roles = _roles(client, split_column, options)
     taken = set(roles)
-    if client == options.target:
+    if client in options.targets:
         raise RequestError(
             f'column "{client}" cannot be both the client and the target. Name another target with '
             f"{fix('target', 'COLUMN')}; the table has {', '.join(table.column_names[:20])}."
@@ -100,8 +100,9 @@ def choose_columns(
 
 def _roles(client: str, split: str | None, options: TableOptions) -> dict[str, str]:
     """Name the columns that are no input, each with the option that asks for it."""
-    roles = {"split": split, "event": options.event, "target": options.target, "client": client}
-    return {column: option for option, column in roles.items() if column is not None}
+    roles = [("split", split), ("event", options.event)]
+    roles += [*(("target", name) for name in options.targets), ("client", client)]
+    return {column: option for option, column in roles if column is not None}
 
 
 def require_columns(
@@ -179,6 +180,7 @@ def in_their_spelling(
         replace(
             options,
             target=real(options.target),
+            more_targets=tuple(map(real, options.more_targets)),
             event=None if options.event is None else real(options.event),
             features=None if options.features is None else tuple(map(real, options.features)),
             drop=tuple(map(real, options.drop)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 FLAGS = {"client": "client_column", "labels": "label", "units": "unit"}  # others are alike
 LISTS = ("na", "drop", "features", "categorical", "dates")
@@ -57,17 +56,3 @@ def argument(option: str, *values: str | int) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def several_targets(names: Sequence[str]) -> str:
-    """Say why several targets are refused, and how labels that go together are predicted.
-
-    >>> several_targets(["stroke", "death"]).split(". ")[0]
-    'a table has one target; got "stroke" and "death"'
-    """
-    listed = " and ".join(f'"{name}"' for name in names)
-    return (
-        f"a table has one target; got {listed}. Compare once for each of them, or read the table "
-        "in Python: motet.data.from_arrays takes a column of 0 and 1 per label, and "
-        'motet.Task(..., loss="multi_label") predicts all of them together.'
-    )

@@ -37,6 +37,7 @@ class TableOptions:
     """What `from_table` was asked for; see there."""
 
     target: str
+    more_targets: tuple[str, ...] = ()  # beside the first: each is then a label of its own
     event: str | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -57,6 +58,11 @@ class TableOptions:
     few_test_rows: int = 10
     na: tuple[str, ...] = ()
     decimal: str = "."
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All columns to predict."""
+        return (self.target, *self.more_targets)
 
 
 def filling_of(missing: str | float, *, indicators: bool) -> Filling:

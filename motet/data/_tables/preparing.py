@@ -173,7 +173,7 @@ def _rows_to_keep(
         ("client", client, sites.codes < 0, "drop_missing_client", options.drop_missing_client),
         (
             "target",
-            options.target,
+            '" or "'.join(options.targets),
             answer.holes,
             "drop_missing_target",
             options.drop_missing_target,

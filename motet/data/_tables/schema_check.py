@@ -28,11 +28,11 @@ def check_schema(schema: Schema) -> None:
             f'the target "{schema.target.name}" is of kind "{schema.target.kind}"; survival, and '
             f"nothing else, needs a column of events. Got {schema.target.event!r}."
         )
-    if schema.target.event in {column.name for column in schema.columns}:
-        raise RequestError(f'the event "{schema.target.event}" cannot be an input column as well.')
-    if schema.target.name in {column.name for column in schema.columns}:
-        raise RequestError(f'the target "{schema.target.name}" cannot be an input column as well.')
-    if schema.target.kind == "classes" and len(schema.target.labels) < 1:
+    for name in schema.target.columns:
+        if name in {column.name for column in schema.columns}:
+            what = "event" if name == schema.target.event else "target"
+            raise RequestError(f'the {what} "{name}" cannot be an input column as well.')
+    if schema.target.kind in ("classes", "labels") and len(schema.target.labels) < 1:
         raise RequestError(f'the target "{schema.target.name}" needs the names of its classes.')
     _once(schema.target.labels, "labels of the target")
     if len(schema.decimal) != 1 or schema.decimal not in ".,":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from motet.data._columns import DATE_PARTS, KINDS, Column, Scaling, Target
+from motet.data._columns import DATE_PARTS, KINDS, Column, Scaling, Target, TargetKind
 from motet.errors import StateError
 
 if TYPE_CHECKING:  # a schema writes itself, so it cannot be imported here
@@ -145,7 +145,7 @@ _COLUMN: dict[str, Reader] = {
 }
 _TARGET: dict[str, Reader] = {
     "name": _text,
-    "kind": _choice("classes", "regression", "survival"),
+    "kind": _choice(*get_args(TargetKind)),
     "labels": _list(_text),
     "mapping": _mapping(_text),
     "unit": _optional(_text),

@@ -21,6 +21,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.files import Opened
+from motet.data._tables.multi_label import read_labels
 from motet.data._tables.options import filling_of, standardize_of
 from motet.data._tables.sending import SiteStatistics
 from motet.data._tables.statistics import base_values, is_one_hot, scaled, spread_out
@@ -58,6 +59,9 @@ def site_targets(schema: Schema, opened: Opened) -> NDArray[Any]:
         y: NDArray[Any] = read_survival(
             target, opened.table, missing, opened.decimal, opened.row_name
         )
+        holes = np.isnan(y).any(axis=1)
+    elif target.kind == "labels":
+        y = read_labels(target, opened.table, missing, opened.row_name)
         holes = np.isnan(y).any(axis=1)
     elif target.kind == "regression":
         cells = None if is_numeric(column) else to_cells(column, missing)

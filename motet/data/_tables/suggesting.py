@@ -59,7 +59,7 @@ def suggest(
         reason = f"{plural(len(gaps), 'column')} with missing values; {most} most ({gaps[most]})"
         found.append(Suggestion("missing", "median", reason))
     for option, column in (
-        ("drop_missing_target", options.target),
+        *(("drop_missing_target", name) for name in options.targets),
         ("drop_missing_client", client),
     ):
         count = _gaps(table[column], missing)

@@ -99,7 +99,7 @@ def _unusable(name: str, text: str, row: str) -> DataError:
 
 
 def _events(target: Target, cells: Cells, row_name: RowName) -> NDArray[np.float64]:
-    known = EVENTS | _given(target.mapping)
+    known = EVENTS | given_events(target.mapping)
     for code, text in enumerate(cells.values):
         if same_spelling(text) not in known:
             raise DataError(
@@ -110,5 +110,6 @@ def _events(target: Target, cells: Cells, row_name: RowName) -> NDArray[np.float
     return cells.look_up([known[same_spelling(text)] for text in cells.values])
 
 
-def _given(mapping: Mapping[str, str]) -> dict[str, float]:
+def given_events(mapping: Mapping[str, str]) -> dict[str, float]:
+    """Read which texts a user calls 1 and 0."""
     return {same_spelling(text): EVENTS[same_spelling(label)] for text, label in mapping.items()}

@@ -24,6 +24,7 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.fixes import fix, fixes
+from motet.data._tables.multi_label import labels_target, read_labels
 from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import in_order, merged
 from motet.data._tables.survival import read_survival, survival_target
@@ -61,10 +62,14 @@ class Answer(NamedTuple):
 def read_target(table: Any, options: TableOptions, row_name: RowName) -> Answer:
     """Read the column to predict, or the two of a survival target."""
     name, kind = options.target, options.kind
-    if options.event is not None:
+    if options.event is not None and not options.more_targets:
         survival, missing = survival_target(options), MissingValues(options.na)
         y = read_survival(survival, table, missing, options.decimal, row_name)
         return Answer(y, None, None, survival)
+    if options.more_targets:
+        several = labels_target(options)
+        y = read_labels(several, table, MissingValues(options.na), row_name)
+        return Answer(y, None, None, several)
     column = table[name]
     if kind not in ("auto", "classes", "regression"):
         raise RequestError(f'kind must be "auto", "classes" or "regression", got {kind!r}.')

@@ -180,7 +180,7 @@ class SiteData:
         schema = self.table_schema()
         opened = read_file(path, HowToRead.for_schema(schema))
         names = [column.name for column in schema.columns]
-        needed = [*names, schema.target.name, *filter(None, [schema.target.event, self.split])]
+        needed = [*names, *schema.target.columns, *filter(None, [self.split])]
         require_columns(opened.table, needed)
         y = site_targets(schema, opened)
         if self.split is not None:
