@@ -243,7 +243,7 @@ def test_a_partition_without_a_name_changes_the_usual_one():
         ({"data": {"partition": {"clients": "3"}}}, "data.partition.clients expects a whole"),
         ({"data": {"partition": {"clients": 0}}}, "at least 1"),
         ({"data": {"name": "digits", "table": "x.csv"}}, "names both name and table"),
-        ({"data": {"table": "x.csv"}}, "needs target (text)"),
+        ({"data": {"table": "x.csv"}}, "needs target (text or a list)"),
     ],
 )
 def test_a_wrong_config_is_refused_in_one_sentence_with_the_key(tables, sentence):

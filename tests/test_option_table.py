@@ -13,7 +13,7 @@ from motet._cli.request import requested
 from motet._compare.budget import Budget
 from motet._compare.config import CompareChoice
 from motet._compare.tuning import Search
-from motet._core.option_table import ROWS, SECTIONS, Row, Toml, help_of, rows_of
+from motet._core.option_table import ROWS, SECTIONS, OneOrMore, Row, Toml, help_of, rows_of
 from motet._engine.faults import Faults
 from motet.config import FolderData, ModelChoice, NamedData, RunChoice, TableData
 from motet.config._hyperparameters import attribute_docs
@@ -93,6 +93,7 @@ def test_a_command_has_no_option_beside_its_rows(command):
 
 def example(row: Row):
     known = {str: "text", int: 3, float: 0.5, bool: True, Toml: "4", list[str]: ["a", "b"]}
+    known[OneOrMore] = ["a", "b"]
     return known[row.type]
 
 
