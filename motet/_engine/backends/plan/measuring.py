@@ -45,11 +45,13 @@ STEPS = 6  # of a phase of local work, at most
 SLOW = 0.5  # seconds: a pass that takes so long is not repeated
 PASS = 0.15  # seconds of a pass over some clients, about: so many steps are timed
 LONG_ENOUGH = 0.15  # seconds of passes that are not chance
+LONGEST = 0.6  # seconds of a pass over a stack, about
 FEWEST = 4  # clients of a stack that is tried out: their steps are slow if no more are affordable
 SHARE = 0.06  # of the run's estimated time that measuring may take
 LEAST = 0.3  # seconds that it may take anyway
 CLEARLY = 1.06  # how much faster than the rule's plan another one has to be
 BUSY = 2.0  # tasks per core: on a machine that others use as well, a clock tells little
+SLOWER = 1.5  # times as slow as the fastest in its first pass: there is no second one
 HOPELESS = 4.0  # times as slow as the fastest: no variant of it is tried
 
 
@@ -108,7 +110,7 @@ def measure(
     short = _long_enough(setting, rule, step)
     clients = rule.workers * _clients_per_thread(rule)
     known = {replace(rule, traced=False): step} if PASS < step * clients < math.inf else {}
-    most = max(FEWEST, int(2 * PASS / (step * short.steps)))  # clients of a stack
+    most = max(FEWEST, int(LONGEST / (step * short.steps)))  # clients of a stack
     for plan in _candidates(setting, cohort, rule, timed, most, traced=traced):
         both = len({measured.mode for measured in timed}) > 1  # turns and stacks are always tried
         if timed and (both or plan.mode == rule.mode):
@@ -119,7 +121,8 @@ def measure(
         if plan in timed or (_is_untried(plan, rule) and not works(plan)):
             continue
         try:
-            timed[plan] = known.get(plan) or _seconds_per_client(short, plan)
+            bound = SLOWER * min(timed.values(), default=math.inf)
+            timed[plan] = known.get(plan) or _seconds_per_client(replace(short, bound=bound), plan)
         except Exception:  # whatever it is: this way does not suit the network
             continue
     return timed
@@ -192,9 +195,15 @@ def _other_sizes(best: ExecutionPlan, cohort: int) -> Iterator[ExecutionPlan]:
 
 @dataclass(frozen=True)
 class Short(RunSpec):
-    """A setting in which clients take a few steps of every phase, and keep nothing."""
+    """A setting in which clients take a few steps of every phase, and keep nothing.
+
+    Attributes:
+        steps: How many.
+        bound: Seconds per client; what takes longer is not timed again.
+    """
 
     steps: int = STEPS
+    bound: float = math.inf
 
     @classmethod
     def of(cls, setting: RunSpec, steps: int) -> Short:
@@ -259,7 +268,8 @@ def _seconds_per_client(short: Short, plan: ExecutionPlan) -> float:
         spent.append(worked / threads if busy else passed)
         if backend.failures:
             raise backend.failures[0]
-        if spent[0] > SLOW and not plan.traced:  # nothing else happens in a first pass
+        slow = spent[0] > min(SLOW, short.bound * len(clients))
+        if slow and not plan.traced:  # nothing else happens in a first pass
             break
         if sum(spent[1:]) > LONG_ENOUGH:
             break
