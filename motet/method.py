@@ -123,7 +123,7 @@ class Method(ABC, Generic[Server, Client, Down, Up]):
     """A personalized federated algorithm: hyperparameters, and pure functions.
 
     Attributes:
-        optimizer: Local training. Moments start afresh in every phase.
+        optimizer: Local training. Moments start at 0 in every phase.
         epochs: Local epochs per round; 1 if neither `epochs` nor `steps` is given.
         steps: Local steps per round instead of epochs.
         batch_size: Examples per step; None is the full batch.

@@ -49,5 +49,8 @@ def plain_signature(
     >>> plain_signature(0, "class", "", 0, 0, "(a: dict[str, ~torch.Tensor] = <factory>)", None)[0]
     '(a: dict[str, Tensor] = ...)'
     """
-    plain = [None if s is None else re.sub(r"~(?:\w+\.)*", "", s) for s in (signature, returned)]
+    plain = [
+        None if s is None else re.sub(r"~(?:typing|torch)\.(?:\w+\.)*", "", s)
+        for s in (signature, returned)
+    ]
     return plain[0] and plain[0].replace("<factory>", "..."), plain[1]

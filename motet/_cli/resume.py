@@ -29,7 +29,7 @@ def command(
     as_json: options.JsonLines = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on after any interruption, to the same numbers as a run that never stopped."""
+    """Continue after an interruption, with the same numbers as an uninterrupted run."""
     from motet._cli.compare_driver import go_on
     from motet._cli.run_driver import drive
     from motet._cli.stopping import noting
