@@ -32,7 +32,7 @@ charts.forest = {
       height: Math.max(180, 24 * shown.length + 100),
       layout: {
         xaxis: {
-          title: { text: `${gainUnit(part)}: gain over ${plain(reference)},${look.narrow ? "<br>" : " "}with its 95% interval` },
+          title: { text: `${gainUnit(part)}: gain over ${plain(reference)}, with its 95% interval` },
           ...zeroAxis(look), range: gainRange(part, shown),
         },
         yaxis: {
