@@ -16,8 +16,7 @@ from motet._compare.shared_training import Entry, refused, train_together
 from motet._compare.tuning import Search, Trial
 from motet._core.keys import Key
 from motet._core.points import Point
-from motet._engine.backends.plan.planning import ExecutionPlan
-from motet._engine.federation import Run, start
+from motet._engine.federation import ExecutionPlan, Run, start
 from motet._engine.looks import Looks, interval
 from motet._engine.observers import Watcher
 from motet._engine.preflight import check_scorable

@@ -21,7 +21,7 @@ from motet._core.text import plural
 from motet._engine import evaluating
 from motet._engine.backends.backend import Backend
 from motet._engine.backends.factory import make_backend
-from motet._engine.backends.plan.planning import ExecutionPlan
+from motet._engine.backends.plan.planning import ExecutionPlan as ExecutionPlan
 from motet._engine.divergence import Divergence
 from motet._engine.evaluation import Evaluation, Weigh
 from motet._engine.faults import NO_FAULTS, Faults
