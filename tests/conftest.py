@@ -40,6 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.json")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs real data sets where there are none."""
+    if "MOTET_DATA" not in os.environ:
+        skipped = pytest.mark.skip(reason="MOTET_DATA names no folder with real data sets")
+        for item in items:
+            if item.get_closest_marker("data"):
+                item.add_marker(skipped)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Compare numbers with those in tests/golden, or rewrite them with --update-golden."""

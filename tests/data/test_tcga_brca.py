@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -85,7 +83,6 @@ def test_time_bins_are_refused_for_other_losses(folder):
 
 
 @pytest.mark.data
-@pytest.mark.skipif("MOTET_DATA" not in os.environ, reason="needs MOTET_DATA")
 def test_the_real_patients_are_those_of_flambys_table():
     data = motet.data.load("tcga-brca", val=0.0)
     assert data.sizes("train") == {
