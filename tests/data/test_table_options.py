@@ -436,15 +436,3 @@ def test_values_are_read_however_they_are_stored():
     stored = pa.table({**VISITS, "age": once, "sex": views[:6]})
     found = from_table(stored, client="site", target="y", categorical=["sex"])
     np.testing.assert_array_equal(values_of(found), values_of(plain))
-
-
-def test_a_second_target_is_refused_instead_of_forgetting_the_first_one(tmp_path, capsys):
-    path = tmp_path / "visits.csv"
-    path.write_text("site,age,stroke,death\n" + "a,60,1,0\nb,50,0,1\n" * 10)
-    shared = ["data", "--table", str(path), "--client-column", "site", "--target", "stroke"]
-    assert call([*shared, "--target=death"]) == 2
-    told = capsys.readouterr().err
-    assert '"stroke" and "death"' in told
-    assert "multi_label" in told
-    with pytest.raises(RequestError, match="multi_label"):
-        from_table(path, client="site", target=["stroke", "death"])
