@@ -6,7 +6,6 @@ per run, client and example (for sequences: per position that has a target).
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -191,7 +190,7 @@ def read_examples(path: Path) -> dict[tuple[str, int], ExampleTable]:
     if not path.exists():
         return {}
     try:
-        table = parquet.read_table(io.BytesIO(path.read_bytes()))
+        table = parquet.read_table(pa.BufferReader(path.read_bytes()))
         written = json.loads(table.schema.metadata[b"motet"])
         found = dict(written["about"])
         about = About(**{**found, "times": tuple(found["times"])}) if found else About("binary")

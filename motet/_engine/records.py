@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -109,8 +108,10 @@ def read_scores(path: Path) -> list[ScoreRow]:
     if not path.exists():
         return []
     try:
-        # Not by path: a path is opened as a data set, which costs another import.
-        rows = parquet.read_table(io.BytesIO(path.read_bytes())).to_pylist()
+        # Not by path: a path is opened as a data set, which costs another import. Nor as a file of
+        # Python's: a thread of Arrow's may need Python's lock for it while the program ends, and
+        # that aborts the program.
+        rows = parquet.read_table(pa.BufferReader(path.read_bytes())).to_pylist()
         # Files of 0.1 do not say which direction is better.
         return [
             ScoreRow(**{"higher_is_better": is_higher_better(row["metric"]), **row}) for row in rows

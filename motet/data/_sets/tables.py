@@ -9,7 +9,6 @@ progression by noninvasive speech tests." IEEE Transactions on Biomedical Engine
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -111,10 +110,11 @@ def parkinsons(sources: Sequence[Source] = PARKINSON_SOURCES) -> tuple[Any, dict
     Targets are interpolated over half a year, so neighbouring recordings are nearly the same. The
     first recordings of a patient are for training, the later ones for validation and test.
     """
+    import pyarrow
     from pyarrow import csv
 
     held = locate("parkinsons", sources, PARKINSON_WHERE)
-    table = csv.read_csv(io.BytesIO(held.read(next(iter(held.source.sums)))))
+    table = csv.read_csv(pyarrow.BufferReader(held.read(next(iter(held.source.sums)))))
     if len(table) != 5875 or "total_UPDRS" not in table.column_names:
         raise DataError(
             f"the table should have 5,875 recordings; it has {len(table)} rows. Get it again: "
