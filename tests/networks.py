@@ -289,8 +289,6 @@ REFERENCE = {
     ),
 }
 
-DEEP = [name for name in REFERENCE if name.startswith(("resnet", "mobilenet", "vgg"))]
-
 FOREIGN = {
     "lstm": Network(lambda: Net(Last(nn.LSTM(4, 5, batch_first=True)), 5), SEQUENCE),
     "lstm deep": Network(

@@ -40,9 +40,9 @@ from motet.testing._comparing import require_close
 
 pytestmark = pytest.mark.distributed
 
-# Averages and personal heads, a message for each site, scores that choose a model, state on both
-# sides. All methods are compared in one process, in tests/flower.
-METHODS = ("fedper", "fedfomo", "ifca", "scaffold")
+# A message for each site, and state on both sides. All methods are compared in one process, in
+# tests/flower.
+METHODS = ("fedfomo", "scaffold")
 ROUNDS = 2
 
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import pytest
 from law import METHODS, assert_law
-from networks import DEEP, NETWORKS
+from networks import NETWORKS
 
 pytestmark = pytest.mark.matrix
 
-TRACED = ("fedper", "ditto", "fedavg-ft")  # also with traced steps
-
-
-def traced(network, method):
-    """Tracing a deep network takes seconds: each is traced with one of the methods, in turn."""
-    if network in DEEP:
-        return method == TRACED[DEEP.index(network) % len(TRACED)]
-    return method in TRACED
+TRACED = ("fedper", "ditto", "fedavg-ft")  # with traced steps too: for each network one, in turn
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_auto_agrees_with_serial(network, method):
-    assert_law(network, METHODS[method], traced=traced(network, method))
+    turn = list(NETWORKS).index(network)
+    assert_law(network, METHODS[method], traced=method == TRACED[turn % len(TRACED)])

@@ -45,6 +45,7 @@ def honest(arrays: dict[str, Array], header: dict[str, Any], settings: Mapping[s
 def held_back(
     arrays: dict[str, Array], header: dict[str, Any], settings: Mapping[str, Any]
 ) -> None:
+    Path(f"{settings['until']}.waiting").touch()
     while not Path(settings["until"]).exists():
         time.sleep(0.2)
 
