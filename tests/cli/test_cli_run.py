@@ -159,7 +159,7 @@ def test_a_folder_runs_and_a_regression_is_scored_by_its_error(motet, tmp_path):
     cut = ("--set", "data.val=0.2", "--set", "data.test=0.2")
     shown = motet("run", "--method", "local", "--folder", "arrays", *cut, "--rounds", 1)
     assert shown.code == 0
-    assert "Rmse on each client's own test data" in shown.out
+    assert "RMSE on each client's own test data" in shown.out
 
 
 # --- bad input -------------------------------------------------------------------------------
