@@ -105,10 +105,9 @@ def _differences(federation: Federation) -> str:
         return sizes
     return (
         f"{sizes}\n"
-        f"Labels    EMD {h['emd']:.2f} (L1 distance to the labels of all clients, 0 to 2), "
-        f"JS {h['js']:.2f} bits\n"
-        f"          {h['effective_classes']:.1f} of {federation.classes} classes per client, "
-        "as exp(entropy)"
+        f"Labels    EMD {h['emd']:.2f} (L1 distance to the labels of all clients, 0 to 2)\n"
+        f"          JS {h['js']:.2f} bits; {h['effective_classes']:.1f} of {federation.classes} "
+        "classes per client, as exp(entropy)"
     )
 
 

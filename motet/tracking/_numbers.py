@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from motet.config._methods import method_to_dict
-
 if TYPE_CHECKING:
     from motet._engine.evaluation import Evaluation
     from motet._engine.federation import Round
@@ -23,6 +21,10 @@ HARMED = {"local": "test/harmed_vs_local", "fedavg-ft": "test/harmed_vs_fedavg_f
 
 def hyperparameters(done: Round) -> dict[str, bool | int | float | str]:
     """Return the hyperparameters of a run, by dotted name."""
+    from motet.config._methods import (
+        method_to_dict,
+    )  # loads torch, which a sink alone does not need
+
     setting, run = done.run.setting, done.run
     written = {
         "method": method_to_dict(setting.method),

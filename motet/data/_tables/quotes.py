@@ -104,7 +104,11 @@ def _is_row(line: str, delimiter: str, width: int, numeric: Sequence[int]) -> bo
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r")], delimiter=delimiter), [])
+    """Take a line apart; no cells if it has one that is too long, or a line break of its own."""
+    try:
+        return next(csv.reader([line.rstrip("\r")], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 def _is_number(text: str) -> bool:
