@@ -148,7 +148,7 @@ def test_a_late_reply_is_ignored_and_named(tmp_path, heard):
             return []
         return [reply, held.pop()] if number == 1 and held else [reply]
 
-    stage = Stage.set(FedAvg(), tmp_path, fault=fault, deadline_s=1.0)
+    stage = Stage.set(FedAvg(), tmp_path, fault=fault, deadline_s=3.0)
     served = stage.play()
     assert "round 2: few's reply of round 1 arrived late and is ignored" in heard.text
     require_close(without(stage, "few", 1).server, served.server, "the server", 1e-6)
