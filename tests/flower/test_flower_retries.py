@@ -140,7 +140,7 @@ def test_a_reply_is_waited_for_however_long_it_took_to_send_to_the_other_sites(
     monkeypatch.setattr(grid, "push_messages", slow)
     monkeypatch.setattr(flower_apps.time, "monotonic", lambda: now[0])
     parcels = {site: Parcel({"client": site}, request=site) for site in grid.nodes}
-    came = FlowerTransport(grid).exchange("train", parcels, number=0, deadline_s=3.0)
+    came = FlowerTransport(grid).exchange("train", parcels, number=0, deadline_s=1.0)
     assert came.replies.keys() == parcels.keys()
     assert not came.lost
 

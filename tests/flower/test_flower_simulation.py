@@ -59,7 +59,7 @@ def simulated(tmp_path_factory):
     def main(grid, context):
         for name, stage in stages.items():
             names = stage.world.data.clients
-            runs[name] = stage.play(FlowerTransport(grid, names, poll_s=0.05), deadline_s=3.0.0)
+            runs[name] = stage.play(FlowerTransport(grid, names, poll_s=0.05), deadline_s=120.0)
 
     with patch.dict(os.environ, QUIET), warnings.catch_warnings():
         warnings.simplefilter("ignore")
