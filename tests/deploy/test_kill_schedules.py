@@ -1,6 +1,6 @@
 """Programs of a real federation are killed and restarted, and the result stays the same.
 
-`benchmarks/kill_schedules.py` draws any number of schedules; these two run side by side, because
+`benchmarks/kill_schedules.py` draws any number of schedules; these three run side by side, because
 Flower refuses a restarted SuperNode for up to a minute.
 """
 
@@ -19,10 +19,8 @@ from kill_schedules import SERVER, Kill, play_schedule, schedule
 from motet.deploy._loopback import SUPERLINK, site_process
 
 SCHEDULES = {
-    "superlink, then a site": [
-        Kill(SUPERLINK, 0, 1.0, 0.5),
-        Kill(site_process("0"), 1, 0.5, 0.5),
-    ],
+    "superlink, then server": [Kill(SUPERLINK, 0, 1.0, 0.5), Kill(SERVER, 1, 0.5, 0.0)],
+    "a site": [Kill(site_process("0"), 0, 1.0, 0.5)],
     "server, then superlink": [Kill(SERVER, 0, 1.0, 0.0), Kill(SUPERLINK, 1, 0.5, 0.5)],
 }
 
