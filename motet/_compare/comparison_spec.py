@@ -36,7 +36,7 @@ Methods = Sequence[AnyMethod] | Mapping[str, AnyMethod]
 
 
 class TriedOut(NamedTuple):
-    """A run that has passed the trial before round 1, and the plan that came of it."""
+    """A run that passed the trial before round 1, with its plan."""
 
     method: AnyMethod
     data: Federation
