@@ -7,6 +7,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_site"))
 
 import api_pages  # noqa: E402
+import page_texts  # noqa: E402
 import plain_docstrings  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
@@ -43,6 +44,7 @@ html_theme = "furo"
 html_title = f"Motet {release}"
 html_static_path = ["_site/static"]
 html_css_files = ["motet.css"]
+html_search_scorer = str(HERE / "_site/search.js")
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#2453a6", "color-brand-content": "#2453a6"},
     "dark_css_variables": {"color-brand-primary": "#8ab4f8", "color-brand-content": "#8ab4f8"},
@@ -53,7 +55,8 @@ html_show_copyright = False
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages of the API before they are read, and escape docstrings before napoleon."""
+    """Write the API pages, escape docstrings before napoleon, and collect texts for search."""
     app.connect("builder-inited", lambda app: api_pages.write(Path(app.srcdir) / "reference/api"))
     app.connect("autodoc-process-docstring", plain_docstrings.process, priority=400)
     app.connect("autodoc-process-signature", plain_docstrings.plain_signature)
+    app.connect("build-finished", page_texts.write)
