@@ -12,7 +12,7 @@ from typing import Any
 from motet._cli.failures import RunFailedError, RunStoppedError, one_line, wants_traceback
 from motet._cli.live import watching
 from motet._cli.progress import Progress, progress
-from motet._cli.request import requested, require_rounds
+from motet._cli.request import requested, require_training
 from motet._cli.terminal import say, show, warn, write_json_line
 from motet._compare.compare import run_comparison, tuned_spec
 from motet._compare.comparison import Comparison
@@ -51,7 +51,7 @@ def begin(config: Path | None, flags: Mapping[str, Any]) -> None:
     methods = None if flags["methods"] is None else [m.strip() for m in flags["methods"].split(",")]
     tables = requested(config, {**flags, "methods": methods}, flags["settings"] or [])
     plan, out = plan_from_dict(tables), flags["out"]
-    require_rounds(plan.run)
+    require_training(plan.run, plan.entries.values())
     directory = None
     if out is not None:
         directory = ComparisonDirectory.claim(out, overwrite=flags["overwrite"])

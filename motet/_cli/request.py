@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from motet.config._files import with_modules
 from motet.config._overrides import toml_value
 from motet.config._run_section import RunChoice
 from motet.errors import RequestError
+from motet.method import AnyMethod
 
 
 def requested(
@@ -28,10 +30,20 @@ def requested(
     return with_modules(asked, Path.cwd())
 
 
-def require_rounds(run: RunChoice) -> None:
-    """Refuse a run of no rounds: its table would be about untrained models."""
+def require_training(run: RunChoice, methods: Iterable[AnyMethod]) -> None:
+    """Refuse no rounds and no epochs: the table would be about untrained models."""
     if run.rounds < 1:
         raise RequestError(f"run.rounds must be 1 or more; got {run.rounds}.")
+    for method in methods:
+        # A method with several phases may leave one out. None: as many as the other phase has.
+        phases = {f.name: getattr(method, f.name) for f in fields(method)}
+        others = [
+            n for name, n in phases.items() if name.endswith("_epochs") and name[:5] != "adapt"
+        ]
+        if phases.get("epochs") == 0 and not any(others):
+            raise RequestError(
+                f"{type(method).__name__} would not train: method.epochs must be 1 or more; got 0."
+            )
 
 
 def _value(row: Row, given: Any, tables: Mapping[str, Any]) -> Any:

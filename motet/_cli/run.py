@@ -17,11 +17,11 @@ def command(config: options.Config = None, *, explain_plan: bool, **given: Any) 
 
     motet run --method fedper --data digits --partition pathological --clients 20 --classes 2
     """
-    from motet._cli.request import requested, require_rounds
+    from motet._cli.request import requested, require_training
     from motet.config import experiment_from_dict
 
     asked = experiment_from_dict(requested(config, given, given["settings"] or []))
-    require_rounds(asked.run)
+    require_training(asked.run, [asked.method])
     if explain_plan:
         _explain(asked, as_json=given["as_json"])
     else:

@@ -317,11 +317,14 @@ def test_a_method_that_cannot_run_is_one_sentence_and_code_2(motet, tmp_path, mo
         assert not (tmp_path / "run").exists()
 
 
-def test_a_run_of_no_rounds_is_refused(motet):
+def test_a_run_of_no_rounds_or_no_epochs_is_refused(motet):
     for command in (("run", "--method", "local"), ("compare", "--methods", "local")):
         failed = motet(*command, "--rounds", 0)
         assert (failed.code, failed.out) == (2, "")
         assert "run.rounds must be 1 or more; got 0" in failed.err
+        failed = motet(*command, "--epochs", 0, "--rounds", 1)
+        assert (failed.code, failed.out) == (2, "")
+        assert "Local would not train: method.epochs must be 1 or more; got 0" in failed.err
 
 
 def test_a_network_beside_the_config_is_found_when_the_run_is_resumed_elsewhere(
