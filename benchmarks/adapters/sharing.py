@@ -1,6 +1,6 @@
 """What should clients share of an adapter? Answers on chat messages, per user, three seeds.
 
-python benchmarks/adapters/sharing.py            # 16 users, 3 seeds, 4 rounds
+python benchmarks/adapters/sharing.py            # 16 users, 3 seeds, 6 rounds
 python benchmarks/adapters/sharing.py 6 1 1      # users, seeds, rounds: a small one, to try it
 
 Everybody has the same encoder, the same kind of head, the same number of rounds, epochs and the
@@ -52,7 +52,7 @@ def compared(users: int, seeds: int, rounds: int) -> motet.Comparison:
     return replace(found, rows=found.rows + other.of(HEAD))
 
 
-def main(users: int = 16, seeds: int = 3, rounds: int = 4) -> None:
+def main(users: int = 16, seeds: int = 3, rounds: int = 6) -> None:
     """Print means over users, their spread over seeds, and the verdicts on users."""
     found = compared(users, seeds, rounds)
     verdict = found.verdict()
