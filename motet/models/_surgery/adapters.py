@@ -11,6 +11,7 @@ https://arxiv.org/abs/2204.03809
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -31,6 +32,7 @@ __all__ = [
 
 Build: TypeAlias = Callable[[], nn.Module]
 MakeAdapter: TypeAlias = Callable[[nn.Module, str], nn.Module]
+IMAGES, VECTORS = ("out_channels",), ("out_features", "embed_dim")  # where layers tell their sizes
 
 
 def with_conv_adapters(
@@ -45,7 +47,8 @@ def with_conv_adapters(
 
     Args:
         build: Makes the network.
-        after: Dotted paths of modules; `after=("stage1.0.conv1",)` adds "stage1.0.conv1.adapter".
+        after: Dotted paths of modules, their last parts ("conv1") or patterns ("stage1.*.conv?");
+            `after=("stage1.0.conv1",)` adds "stage1.0.conv1.adapter".
         channels: Channels of those outputs; read off the module's last convolution if None.
         norm: Normalisation inside the adapter, "group" or "batch".
         dropout: Rate of dropout inside the adapter.
@@ -64,7 +67,7 @@ def with_conv_adapters(
         torch.Size([2, 4, 6, 6])
     """
     make = partial(_conv_adapter, channels=channels, norm=norm, dropout=dropout)
-    return partial(_with_adapters, build, _paths(after), make)
+    return partial(_with_adapters, build, _paths(after), make, IMAGES)
 
 
 def with_bottleneck_adapters(
@@ -79,8 +82,8 @@ def with_bottleneck_adapters(
 
     Args:
         build: Makes the network.
-        after: Dotted paths of modules: in a transformer, usually attention and feed-forward network
-            of each layer.
+        after: Dotted paths of modules, their last parts or patterns: in a transformer, usually
+            attention and feed-forward network of each layer ("layers.*.attention").
         size: Width of the bottleneck; 16 and 64 in the paper.
         width: Width of those outputs; read off the module's last layer if None.
         dropout: Rate of dropout inside the adapter.
@@ -100,7 +103,7 @@ def with_bottleneck_adapters(
         torch.Size([2, 4])
     """
     make = partial(_bottleneck_adapter, width=width, size=size, dropout=dropout)
-    return partial(_with_adapters, build, _paths(after), make)
+    return partial(_with_adapters, build, _paths(after), make, VECTORS)
 
 
 def with_dropout(build: Build, before: Sequence[str], *, rate: float) -> Build:
@@ -110,7 +113,7 @@ def with_dropout(build: Build, before: Sequence[str], *, rate: float) -> Build:
 
     Args:
         build: Makes the network.
-        before: Dotted paths of modules.
+        before: Dotted paths of modules, their last parts ("head") or patterns.
         rate: Share of the inputs that are dropped.
 
     Returns:
@@ -128,20 +131,20 @@ def with_dropout(build: Build, before: Sequence[str], *, rate: float) -> Build:
     return partial(_with_dropout, build, _paths(before), rate)
 
 
-def _with_adapters(build: Build, paths: Sequence[str], make: MakeAdapter) -> nn.Module:
+def _with_adapters(
+    build: Build, patterns: Sequence[str], make: MakeAdapter, sizes: Sequence[str]
+) -> nn.Module:
     network = build()
-    for path in paths:
-        layer = _module(network, path)
+    for path, layer in _chosen(network, patterns, sizes):
         adapter, last = make(layer, path), _last_called(layer)
         _attach(last, path, "adapter", adapter)
         last.register_forward_hook(_through_adapter)
     return network
 
 
-def _with_dropout(build: Build, paths: Sequence[str], rate: float) -> nn.Module:
+def _with_dropout(build: Build, patterns: Sequence[str], rate: float) -> nn.Module:
     network = build()
-    for path in paths:
-        layer = _module(network, path)
+    for path, layer in _chosen(network, patterns):
         _attach(layer, path, "input_dropout", nn.Dropout(rate))
         layer.register_forward_pre_hook(_through_dropout)
     return network
@@ -163,14 +166,14 @@ def _through_dropout(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tens
 def _conv_adapter(
     layer: nn.Module, path: str, *, channels: int | None, norm: Norm, dropout: float
 ) -> nn.Module:
-    channels = channels or _last_size(layer, path, "channels", ("out_channels",))
+    channels = channels or _last_size(layer, path, "channels", IMAGES)
     return ConvAdapter(channels, norm=norm, dropout=dropout)
 
 
 def _bottleneck_adapter(
     layer: nn.Module, path: str, *, width: int | None, size: int, dropout: float
 ) -> nn.Module:
-    width = width or _last_size(layer, path, "width", ("out_features", "embed_dim"))
+    width = width or _last_size(layer, path, "width", VECTORS)
     return BottleneckAdapter(width, size, dropout=dropout)
 
 
@@ -190,18 +193,39 @@ def _paths(paths: Sequence[str]) -> tuple[str, ...]:
     return (paths,) if isinstance(paths, str) else tuple(paths)
 
 
-def _module(network: nn.Module, path: str) -> nn.Module:
-    modules: dict[str, nn.Module] = dict(network.named_modules())
-    if not path or path not in modules:
-        known = [name for name in modules if name]
-        raise SelectorError(f'the network has no module called "{path}"; {nearest(path, known)}.')
-    parent = modules[path.rpartition(".")[0]]
-    if isinstance(parent, nn.MultiheadAttention):
-        raise CapabilityError(
-            f'nn.MultiheadAttention uses "{path}" without calling it, so nothing can be put there. '
-            "Name the attention module itself."
+def _chosen(
+    network: nn.Module, patterns: Sequence[str], sizes: Sequence[str] = ()
+) -> list[tuple[str, nn.Module]]:
+    """Find the modules that names or patterns mean."""
+    modules = {path: module for path, module in network.named_modules() if path}
+    found = [path for pattern in patterns for path in _meant(modules, pattern, sizes)]
+    return [(path, modules[path]) for path in found]
+
+
+def _meant(modules: dict[str, nn.Module], pattern: str, sizes: Sequence[str]) -> list[str]:
+    exact = [pattern] if pattern in modules else []  # a whole name means that module alone
+    found = exact or [path for path in modules if _matches(path, pattern)]
+    if not found:
+        raise SelectorError(
+            f'the network has no module called "{pattern}"; {nearest(pattern, list(modules))}.'
         )
-    return modules[path]
+    called = [path for path in found if not _is_in_attention(modules, path)]
+    if not called:
+        raise CapabilityError(
+            f'nn.MultiheadAttention uses "{found[0]}" without calling it, so nothing can be put '
+            "there. Name the attention module itself."
+        )
+    # "body.*" means the layers, not the activations between them.
+    telling = [path for path in called if any(hasattr(modules[path], size) for size in sizes)]
+    return called if exact else telling or called
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return path.endswith(f".{pattern}") or fnmatchcase(path, pattern)
+
+
+def _is_in_attention(modules: dict[str, nn.Module], path: str) -> bool:
+    return isinstance(modules.get(path.rpartition(".")[0]), nn.MultiheadAttention)
 
 
 def _last_called(layer: nn.Module) -> nn.Module:
