@@ -230,6 +230,28 @@ def test_the_fastest_of_the_measured_ways_is_chosen_and_a_tie_is_the_rule_s(monk
     assert measuring.fastest(other, 10, plan_for(other, 10)).mode == "loop"
 
 
+@pytest.mark.parametrize(("faster", "workers"), [(1.25, 2), (1.35, 1)])
+def test_fewer_threads_are_chosen_only_if_they_are_much_faster(monkeypatch, faster, workers):
+    it = setting(rounds=50)
+    rule = replace(plan_for(it, 10), workers=2)
+    monkeypatch.setattr(
+        measuring, "_seconds_per_client", lambda _, plan: 1.0 if plan.workers == 2 else 1 / faster
+    )
+    monkeypatch.setattr(measuring, "_is_busy", lambda: False)
+    assert measuring.fastest(it, 10, rule).workers == workers
+
+
+def test_a_plan_that_was_chosen_by_other_rules_is_measured_again(monkeypatch):
+    it = setting(rounds=50)
+    rule = plan_for(it, 10)
+    monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1.0)
+    with monkeypatch.context() as before:
+        before.setattr(keeping, "VERSION", keeping.VERSION - 1)
+        measuring.fastest(it, 10, rule)
+    assert "fastest of" in measuring.fastest(it, 10, rule).reason
+    assert measuring.fastest(it, 10, rule).reason == "measured before on this machine"
+
+
 @pytest.mark.parametrize("cohort", [2, 7, 30, 101, 500])
 def test_no_thread_idles_in_any_of_the_measured_ways(monkeypatch, cohort):
     monkeypatch.setattr(measuring, "_seconds_per_client", lambda _, plan: 1e-9)
@@ -277,8 +299,8 @@ def test_only_long_runs_are_measured():
     "text",
     [
         *("", "[]", '{"x": 3}', "{", '{"x": {"mode": "sideways"}}', '{"x": {"mode": "loop"}}'),
-        '{"x": {"mode": "loop", "chunk_size": 2, "traced": true, "channels_last": true, '
-        '"workers": 1, "timings": [["a"]]}}',
+        f'{{"x": {{"version": {keeping.VERSION}, "mode": "loop", "chunk_size": 2, "traced": true, '
+        '"channels_last": true, "workers": 1, "timings": [["a"]]}}',
     ],
 )
 def test_a_damaged_cache_is_no_cache(tmp_path, text):

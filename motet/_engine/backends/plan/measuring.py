@@ -50,6 +50,7 @@ FEWEST = 4  # clients of a stack that is tried out: their steps are slow if no m
 SHARE = 0.06  # of the run's estimated time that measuring may take
 LEAST = 0.3  # seconds that it may take anyway
 CLEARLY = 1.06  # how much faster than the rule's plan another one has to be
+FEWER_THREADS = 1.3  # the same for one with fewer threads: a disturbed clock shows them too fast
 BUSY = 2.0  # tasks per core: on a machine that others use as well, a clock tells little
 SLOWER = 1.5  # times as slow as the fastest in its first pass: there is no second one
 HOPELESS = 4.0  # times as slow as the fastest: no variant of it is tried
@@ -86,7 +87,7 @@ def fastest(
         timed = measure(setting, cohort, rule, works, traced=traced)
     if not timed:
         return rule
-    best = min(timed, key=lambda plan: timed[plan] * (1 if plan == rule else CLEARLY))
+    best = min(timed, key=lambda plan: timed[plan] * _handicap(plan, rule))
     gain = timed[rule] / timed[best] if rule in timed else 1.0
     told = f"fastest of {len(timed)} ways measured, {gain:.2f}x the rule's"
     timings = tuple((plan.way, 1000 * seconds) for plan, seconds in timed.items())
@@ -158,6 +159,17 @@ def _candidates(
         best := _best(timed)
     ).workers > 1 and not _is_busy():  # threads that wait for Python's lock hinder each other
         yield replace(best, workers=1)
+
+
+def _handicap(plan: ExecutionPlan, rule: ExecutionPlan) -> float:
+    """Say how much faster than the rule's a plan has to be, as a factor on its time.
+
+    Two threads are disturbed by whatever else runs on the machine; one is hardly. A wrong choice of
+    fewer threads costs as much time as there are cores.
+    """
+    if plan.workers < rule.workers:
+        return FEWER_THREADS
+    return 1.0 if plan == rule else CLEARLY
 
 
 def _is_untried(plan: ExecutionPlan, rule: ExecutionPlan) -> bool:

@@ -16,6 +16,7 @@ from motet._core.atomic import write_atomically
 from motet._engine.backends.plan.planning import LARGEST_CHUNK, ExecutionPlan
 from motet._engine.run_spec import RunSpec
 
+VERSION = 2  # of how plans are chosen: those that were chosen otherwise are measured again
 FIELDS = ("mode", "chunk_size", "traced", "channels_last", "workers")
 log = logging.getLogger("motet")
 
@@ -44,7 +45,8 @@ def recall(name: str) -> dict[str, Any] | None:
 def keep(name: str, plan: ExecutionPlan) -> None:
     """Keep a plan; a cache that cannot be written is no reason to stop."""
     chosen = {field: getattr(plan, field) for field in (*FIELDS, "timings")}
-    kept = {**_read(), name: chosen}
+    others = {other: known for other, known in _read().items() if _is_plan(known)}
+    kept = {**others, name: {"version": VERSION, **chosen}}
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)
         write_atomically(_path(), json.dumps(kept, indent=1).encode())
@@ -70,6 +72,7 @@ def _read() -> dict[str, Any]:
 def _is_plan(kept: Any) -> bool:
     return (
         isinstance(kept, dict)
+        and kept.get("version") == VERSION
         and kept.get("mode") in ("stack", "loop")
         and isinstance(kept.get("chunk_size"), int)
         and kept["chunk_size"] >= 1
