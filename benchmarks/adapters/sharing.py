@@ -4,7 +4,8 @@ python benchmarks/adapters/sharing.py            # 16 users, 3 seeds, 6 rounds
 python benchmarks/adapters/sharing.py 6 1 1      # users, seeds, rounds: a small one, to try it
 
 Everybody has the same encoder, the same kind of head, the same number of rounds, epochs and the
-same learning rate; nobody is tuned. Prints a table in Markdown, and what can be said of each user.
+same learning rate; nobody is tuned. FedAvg+ adds five epochs at the end. Prints a table in
+Markdown, and what can be said of each user.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def compared(users: int, seeds: int, rounds: int) -> motet.Comparison:
     methods = {
         LOCAL: motet.Local(**USUAL),
         "share A, B and the head (FedAvg)": motet.FedAvg(**USUAL),
-        "FedAvg+ (FedAvg, then an epoch of its own)": motet.FedAvgFT(**USUAL),
+        "FedAvg+ (FedAvg, then five epochs of its own)": motet.FedAvgFT(**USUAL, adapt_epochs=5),
         "share A and the head (B personal)": motet.FedSim(personal="lora_B", **USUAL, **NONE),
         "share B and the head (A personal)": motet.FedSim(personal="lora_A", **USUAL, **NONE),
         "share the head (A and B personal)": motet.FedSim(personal="lora", **USUAL, **NONE),
