@@ -15,6 +15,8 @@ from motet.errors import RequestError
 
 __all__ = ["Adagrad", "Adam", "ExampleOptimizer", "Optimizer", "Sgd", "Yogi"]
 
+LEAST_EPS = 1e-9  # from here on, the square root of the least normal number changes nothing
+
 
 class Optimizer(Protocol):
     """Two pure functions. `rate` is a factor on the learning rate, set by the round's schedule.
@@ -326,8 +328,15 @@ def _adaptive_step(
 ) -> Tensor:
     # mean / (sqrt(square) / spread + eps), with the spread taken out of the fraction: it is small,
     # and everything else is as large as the parameters.
-    root = square.sqrt() + _like(eps * spread, param)
+    root = _normal(square, eps).sqrt() + _like(eps * spread, param)
     return param - _like(size * spread, param) * (mean / root)
+
+
+def _normal(square: Tensor, eps: float) -> Tensor:
+    # Square roots of zeros and subnormal numbers take processors many times as long as others, and
+    # weights behind dark pixels or dead units have nothing else. Beside eps, the root of the least
+    # normal number is lost in rounding.
+    return square.clamp_min(torch.finfo(square.dtype).tiny) if eps >= LEAST_EPS else square
 
 
 def _filled(params: State, value: float) -> State:

@@ -12,7 +12,7 @@ import motet
 from motet._core.schedules import Constant, Cosine, Exponential, Linear, MultiStep
 from motet._training.per_group import InUnitInterval
 from motet.errors import CapabilityError, RequestError
-from motet.optim import Adagrad, ExampleOptimizer, Yogi
+from motet.optim import LEAST_EPS, Adagrad, ExampleOptimizer, Yogi, _normal
 from motet.privacy import Private
 
 START = {"w": torch.tensor([[1.0, -2.0], [0.5, 3.0]]), "b": torch.tensor([0.3, -0.1])}
@@ -163,3 +163,18 @@ def test_an_optimizer_with_a_gradient_of_its_own_is_recognised_by_its_protocol()
         Private(inner=Private())
     with pytest.raises(CapabilityError, match="cannot be a part"):
         InUnitInterval(Private())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("eps", [1e-3, 1e-8, LEAST_EPS])
+def test_square_roots_of_the_least_normal_number_are_lost_beside_eps(eps, dtype):
+    """Roots of zeros and subnormal numbers are slow, so Adam lifts them; no step may notice."""
+    tiny = torch.finfo(dtype).tiny
+    square = torch.tensor([0.0, tiny / 8, tiny, tiny * 9, 1e-12, 1.0], dtype=dtype)
+    assert torch.equal(_normal(square, eps).sqrt() + eps, square.sqrt() + eps)
+    assert _normal(square, eps).min() == tiny
+
+
+def test_without_an_eps_second_moments_are_taken_as_they_are():
+    square = torch.tensor([0.0, 1e-40])
+    assert torch.equal(_normal(square, 0.0), square)
