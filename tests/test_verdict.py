@@ -11,7 +11,9 @@ from torch import nn
 
 import motet
 from motet._compare.comparison import Comparison
+from motet._engine.results import over_common_clients
 from motet._verdict.findings import find
+from motet._verdict.statistics import gains
 from motet._verdict.verdict import verdict
 from motet.data import from_arrays
 
@@ -356,3 +358,52 @@ def test_the_same_method_with_other_seeds_is_not_distinguishable():
     assert difference.mean != 0
     assert not difference.supported
     assert not difference.probable
+
+
+def without_a_value(row, clients):
+    """Make the metric of one run undefined for some clients."""
+    table = row.evaluation
+    gone = tuple(s._replace(undefined=True) for s in table.rows if s.client in clients)
+    kept = tuple(s for s in table.rows if s.client not in clients)
+    return replace(row, evaluation=replace(table, rows=kept, undefined=gone))
+
+
+def test_a_metric_undefined_under_one_method_leaves_the_client_out_for_all_of_them():
+    comparison = world({"fedper": 0.2}, clients=12)
+    gone = {"c00", "c01"}
+    rows = over_common_clients(
+        [without_a_value(r, gone) if r.label == "fedper" else r for r in comparison.rows]
+    )
+    cut = replace(comparison, rows=rows)
+    assert {score.client for row in rows for score in row.evaluation.rows}.isdisjoint(gone)
+    assert {found.clients for found in cut.verdict().differences} == {10}
+    assert cut.clients == (10, 12)
+    text = said(cut)
+    assert "of 10 of 12 clients on their own test data" in text
+    assert "accuracy is undefined for 2 clients (c00, c01) in some runs of fedper" in text
+    assert "out for every method" in text
+    read = type(cut).from_dict(cut.to_dict())
+    assert read.verdict().sentences == cut.verdict().sentences
+
+
+def test_where_examples_count_equally_so_they_do_without_small_clients():
+    sizes = {"c00": 3, "c01": 400}
+    comparison = world({"fedper": 0.2}, clients=8)
+    rows = tuple(
+        replace(
+            row,
+            evaluation=replace(
+                row.evaluation,
+                weigh="examples",
+                rows=tuple(
+                    s._replace(examples=sizes.get(s.client, 40)) for s in row.evaluation.rows
+                ),
+            ),
+        )
+        for row in comparison.rows
+    )
+    found = find(replace(comparison, rows=rows))
+    gained = gains(found.comparison, "fedper", "local")
+    large = [client != "c00" for client in gained.clients]
+    expected = np.average(gained.values.mean(1)[large], weights=gained.weights[large])
+    assert found.without_small["fedper", "local"] == pytest.approx(expected)

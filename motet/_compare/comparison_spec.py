@@ -20,7 +20,7 @@ from motet._engine.federation import ExecutionPlan, Run, start
 from motet._engine.looks import Looks, interval
 from motet._engine.observers import Watcher
 from motet._engine.preflight import check_scorable
-from motet._engine.results import Failure, Row
+from motet._engine.results import Failure, Row, over_common_clients
 from motet._engine.scorability import check_metrics
 from motet._engine.stores.memory import MemoryStore, Store
 from motet._verdict.federation_summary import FederationSummary
@@ -254,7 +254,7 @@ class ComparisonSpec:
     def result(self, rows: Iterable[Row], failures: Iterable[Failure] = ()) -> Comparison:
         """Assemble the rows into a comparison."""
         return Comparison(
-            rows=tuple(rows),
+            rows=over_common_clients(tuple(rows)),
             data=self.data.name,
             split=self.data.hash,
             rounds=self.rules.rounds,

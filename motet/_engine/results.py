@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -126,6 +126,32 @@ class Row:
             notes=tuple(written["notes"]),
             studies=tuple(Study.from_dict(study) for study in written["studies"]),
         )
+
+
+def over_common_clients(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Leave a client out of a metric's tables in all runs if the metric is undefined in any run.
+
+    A metric of predictions (a correlation, say) may have no value under some methods only. Means
+    over different clients cannot be compared. Left-out clients are in `Evaluation.undefined`; the
+    score's own flag tells the runs without a value.
+    """
+    missing: dict[str, set[str]] = {}
+    for row in rows:
+        for table in row.evaluation.metrics:
+            found = missing.setdefault(table.metric, set())
+            found.update(score.client for score in table.undefined)
+    return tuple(replace(row, evaluation=_without(row.evaluation, missing)) for row in rows)
+
+
+def _without(table: Evaluation, missing: Mapping[str, set[str]]) -> Evaluation:
+    left_out = missing[table.metric]
+    scores = sorted((*table.rows, *table.undefined), key=lambda score: score.client)
+    return replace(
+        table,
+        rows=tuple(score for score in table.rows if score.client not in left_out),
+        undefined=tuple(score for score in scores if score.client in left_out),
+        also=tuple(_without(other, missing) for other in table.also),
+    )
 
 
 def _table_to_dict(table: Evaluation) -> dict[str, Any]:

@@ -64,12 +64,29 @@ def _undefined_clients(found: Findings) -> Iterator[str]:
     """Say which clients have data on which the deciding metric has no value."""
     if not found.comparison.rows:
         return
-    first = found.comparison.rows[0].evaluation
-    if first.undefined:
-        left_out = sorted(score.client for score in first.undefined)
+    rows = found.comparison.rows
+    without = {
+        (row.label, row.seed): {s.client for s in row.evaluation.undefined if s.undefined}
+        for row in rows
+    }
+    always = set.intersection(*without.values())
+    sometimes = set.union(*without.values()) - always
+    metric = rows[0].evaluation.metric
+    if always:
         yield (
-            f"{first.metric} is undefined for {plural(len(left_out), 'client')} "
-            f"({named(left_out)}), which the verdict leaves out."
+            f"{metric} is undefined for {plural(len(always), 'client')} "
+            f"({named(sorted(always))}), which the verdict leaves out."
+        )
+    if sometimes:
+        labels = [
+            label
+            for label in found.comparison.labels
+            if any(sometimes & clients for (name, _), clients in without.items() if name == label)
+        ]
+        yield (
+            f"{metric} is undefined for {plural(len(sometimes), 'client')} "
+            f"({named(sorted(sometimes))}) in some runs of {listed(labels)}; the verdict leaves "
+            f"{'it' if len(sometimes) == 1 else 'them'} out for every method."
         )
 
 

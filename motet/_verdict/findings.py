@@ -214,9 +214,11 @@ def _without_small(
     """Yield the mean gain over the other clients, where some have few test examples."""
     examples = _examples(comparison)
     for pair, found in table.items():
-        large = [examples[client] >= SMALL for client in found.clients]
-        if any(large) and not all(large) and found.values.size:
-            yield pair, float(found.values[large].mean())
+        large = np.array([examples[client] >= SMALL for client in found.clients], dtype=bool)
+        if large.any() and not large.all() and found.values.size:
+            weights = None if found.weights is None else found.weights[large]
+            part = found._replace(values=found.values[large], weights=weights)
+            yield pair, float(part.counted().mean())
 
 
 def _diverged(comparison: Results) -> dict[str, int]:

@@ -15,7 +15,7 @@ import numpy as np
 from motet._core.corrupt_files import reading
 from motet._core.text import plural
 from motet._engine.examples import ExampleTable, read_examples
-from motet._engine.results import Failure, Row
+from motet._engine.results import Failure, Row, over_common_clients
 from motet._runs.leftovers import EXAMPLES
 from motet._verdict.federation_summary import FederationSummary
 from motet.errors import StateError
@@ -201,7 +201,7 @@ class Results:
         as_it_is = ("data", "rounds", "cohort", "choose", "budget", "search")
         return cls(
             **{key: written[key] for key in as_it_is},
-            rows=tuple(Row.from_dict(run) for run in written["runs"]),
+            rows=over_common_clients([Row.from_dict(run) for run in written["runs"]]),
             split=written["split_hash"],
             tried=tuple(written["tried"]),
             contributions=tuple(written.get("contributions", ())),
