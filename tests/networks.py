@@ -207,6 +207,56 @@ class FunctionalDropout(nn.Module):
         return F.dropout(self.layer(x), 0.5, self.training)
 
 
+class Clamping(nn.Module):
+    """Changes a weight in `forward`, though at first no value is outside of the bounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.layer.weight.data.clamp_(-9, 9)
+        return self.layer(x)
+
+
+class Renormalising(nn.Module):
+    """Changes a weight in `forward`, only while it trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            with torch.no_grad():
+                self.layer.weight.div_(self.layer.weight.norm(dim=1, keepdim=True))
+        return self.layer(x)
+
+
+class Unregistered(nn.Module):
+    """Keeps a layer where `parameters()` does not look."""
+
+    def __init__(self, keep: Callable[[nn.Module], object]) -> None:
+        super().__init__()
+        self.kept = keep(nn.Linear(4, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        (layer,) = self.kept.values() if isinstance(self.kept, dict) else self.kept
+        return layer(x).tanh()
+
+
+class Closing(nn.Module):
+    """Calls its layer through a function that keeps the module it was made in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+        self.call = lambda x: self.layer(x).tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(x)
+
+
 def frozen(layer: nn.Module) -> nn.Module:
     for parameter in layer.parameters():
         parameter.requires_grad_(False)
@@ -382,6 +432,16 @@ REFUSED = {
     "batch norm by counting": Network(
         lambda: Net(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, momentum=None)), 5)
     ),
+    "max norm": Network(
+        lambda: Net(nn.Sequential(nn.Embedding(CLASSES, 4, max_norm=9), nn.Flatten()), 20),
+        TOKENS,
+        tokens=True,
+    ),
+    "clamping": Network(lambda: Net(Clamping(), 5)),
+    "renormalising": Network(lambda: Net(Renormalising(), 5)),
+    "layers in a list": Network(lambda: Net(Unregistered(lambda layer: [layer]), 5)),
+    "layers in a dict": Network(lambda: Net(Unregistered(lambda layer: {"one": layer}), 5)),
+    "closing": Network(lambda: Net(Closing(), 5)),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from typing import ClassVar
@@ -55,6 +56,21 @@ def test_what_must_be_refused_is_refused_by_every_backend_in_the_same_words(netw
     (sentence,) = sentences
     assert isinstance(sentence, str)
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("network", "remedy"),
+    [
+        ("max norm", '"body.0.weight" .* Leave max_norm= out of Embedding'),
+        ("clamping", '"body.layer.weight" .* Compute a new tensor instead'),
+        ("renormalising", '"body.layer.weight" .* Compute a new tensor instead'),
+        ("layers in a list", "parameters.. does not list.* Keep layers in nn.ModuleList"),
+        ("layers in a dict", "parameters.. does not list.* Keep layers in nn.ModuleList"),
+        ("closing", '"body.layer.weight" through a function .* Make that function a method'),
+    ],
+)
+def test_a_network_that_changes_or_hides_weights_is_refused_with_the_remedy(network, remedy):
+    assert re.search(remedy, str(started(network, METHODS["local"], "auto")))
 
 
 class NeverWorks(motet.FedAvg):

@@ -13,12 +13,12 @@ from motet._core import tree
 from motet._core.criteria import Criterion, cross_entropy, masked_cross_entropy
 from motet._core.keys import Key
 from motet._core.text import plural
+from motet._engine.network_purity import check_pure
 from motet._engine.run_spec import RunSpec
 from motet._engine.scorability import MOST_CLIENTS, check_targets
 from motet.data._federation import Examples, Federation
 from motet.errors import (
     NOT_FINITE,
-    CapabilityError,
     DataError,
     MotetError,
     RequestError,
@@ -28,7 +28,7 @@ from motet.errors import (
     one_line,
 )
 from motet.method import AnyMethod
-from motet.task import Batch, Task
+from motet.task import Task
 
 
 def check_settings(
@@ -62,7 +62,7 @@ def check_fits(task: Task, federation: Federation) -> None:
         _check_positions(task.criterion, outputs, y)
         _check_padding(task.criterion, federation)
     check_targets(task.criterion, outputs, federation)
-    _check_randomness(task, Examples(x[:2], y[:2]))
+    check_pure(task, Examples(x[:2], y[:2]))
 
 
 def check_finite(what: str, state: Any) -> None:
@@ -110,23 +110,6 @@ def _try_alone(task: Task, x: Tensor, federation: Federation) -> None:
     scored_on_one = bool((federation.rows.sizes[:, 1:] == 1).any())
     if scored_on_one or not task.has_batch_statistics:
         _try(task, x, federation.clients[0])
-
-
-def _check_randomness(task: Task, examples: Examples) -> None:
-    """Refuse a network that draws from torch's own generator: results would depend on the order."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        weight = torch.ones(len(examples.y))
-        task.loss(task.init(Key(0)), Batch(*examples, weight, torch.tensor(0)))
-        drew = not torch.equal(before, torch.get_rng_state())
-    if drew:
-        raise CapabilityError(
-            "the network draws random numbers from torch's own generator while it trains, so a "
-            "result would depend on which client ran first; use `nn.Dropout` layers instead of "
-            "functional dropout and the like. In the config of a transformers model, set the rate "
-            "of attention dropout to 0: attention_probs_dropout_prob=0 (BERT) or attn_pdrop=0 "
-            "(GPT-2)."
-        )
 
 
 def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
