@@ -252,6 +252,28 @@ def test_a_row_without_a_value_keeps_its_place_unless_it_is_after_the_last(north
     np.testing.assert_array_equal(north.predict_rows(path).values, expected)
 
 
+@pytest.mark.parametrize("by_site", [True, False])
+def test_a_row_of_sums_at_the_end_of_a_file_is_not_predicted(models, by_site, tmp_path):
+    rows = {**raw_rows(30, "all"), "hospital": [SITES[place % 3] for place in range(30)]}
+    ages = [age for age in rows["age"] if age is not None]
+    footer = dict.fromkeys(rows) | {"hospital": "Total", "age": sum(ages)}
+    summed = {name: [*values, footer[name]] for name, values in rows.items()}
+    plain, path = tmp_path / "plain.csv", tmp_path / "rows.csv"
+    write_csv(plain, rows)
+    write_csv(path, summed)
+    site = None if by_site else SITES[0]
+    found = predict_file(models, path, site=site)
+    assert found.table.equals(predict_file(models, plain, site=site).table)
+    remark = 'row 32, "Total", sums the others up; left out.'
+    assert remark in found.remarks
+    with pytest.raises(DataError, match=f"^{remark} With --strict"):
+        predict_file(models, path, site=site, strict=True)
+    # Rows in memory are each answered, and one number may be the mean by chance.
+    assert len(predict_file(models, summed, site=SITES[0]).table) == 31
+    path.write_text("age\n40\n50\n60\n50\n")
+    assert len(predict_file(models, path, site=SITES[0]).table) == 4
+
+
 def test_a_new_site_has_no_model_but_may_use_that_of_another(models):
     rows = {**changed(), "hospital": ["north", "south", "west", "west"]}
     with pytest.raises(RequestError, match=r'no model for the site "west" in row 3; .*--site'):

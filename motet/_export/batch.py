@@ -71,6 +71,8 @@ def _by_site(
     first = next(iter(models.values()))
     schema = with_na(needs_schema(schema_in(read_about(first)), first), na)
     rows = read_rows(source, schema)
+    if strict:
+        rows.refuse_left_out()
     groups = _groups(schema, rows, models)
     parts: list[tuple[Any, Predictions]] = []
     for name, places in groups.items():

@@ -13,7 +13,7 @@ from motet.data._tables.cells import RowName
 from motet.data._tables.files import HowToRead
 from motet.data._tables.numbers import to_number
 from motet.data._tables.sources import SITE, as_named, open_source
-from motet.errors import RequestError
+from motet.errors import DataError, RequestError
 
 
 class Rows(NamedTuple):
@@ -23,11 +23,18 @@ class Rows(NamedTuple):
         table: A `pyarrow.Table`.
         row_name: Names a row in messages, as a text editor would.
         remarks: What was noticed while reading, such as another encoding.
+        left_out: Those of the remarks that are about rows of the file that are not in the table.
     """
 
     table: Any
     row_name: RowName
     remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def refuse_left_out(self) -> None:
+        """Refuse rows that were left out, as `strict` asks for."""
+        if self.left_out:
+            raise DataError(f"{self.left_out[0]} With --strict (strict=True), remove it first.")
 
 
 def read_rows(source: Any, schema: Schema) -> Rows:
@@ -43,7 +50,7 @@ def read_rows(source: Any, schema: Schema) -> Rows:
     how = HowToRead.for_schema(schema, (*_as_text(schema), client))  # sites may be called 007
     how = replace(how, every_row=True)
     opened = as_named(open_source(source, how, client)[0], client)
-    return Rows(opened.table, opened.row_name, tuple(opened.remarks))
+    return Rows(opened.table, opened.row_name, opened.remarks, opened.left_out)
 
 
 def with_na(schema: Schema, texts: Sequence[str]) -> Schema:

@@ -177,6 +177,8 @@ def predict_table(
     Raises:
         DataError: Rows that cannot be used, or with `strict` any that need a repair.
     """
+    if strict:
+        rows.refuse_left_out()
     rows = _matched(schema, rows)
     _check_absent(schema, rows.table)
     encoded = _encoded(schema, rows)

@@ -75,6 +75,23 @@ def test_a_site_reads_its_raw_rows_as_the_simulation_did(deployment, missing, st
             assert np.array_equal(y.numpy()[order], wanted_y.numpy()[wanted])
 
 
+def test_a_row_of_sums_in_a_site_s_table_is_left_out(deployment):
+    draft = deployment(missing="mean")
+    path = draft.deployment.site("north") / "data.csv"
+    config = tomllib.loads((path.parent / CONFIG).read_text(encoding="utf-8"))["data"]
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    plain = SiteData(**given).read_rows(path, "north")
+    table = plain.opened.table
+    ages, doses = (sum(filter(None, table[name].to_pylist())) for name in ("age", "dose"))
+    footer = {"age": f"{ages:.9f}", "dose": f"{doses:.9f}", "sex": "Total"}
+    last = ",".join(footer.get(name, "") for name in table.column_names)
+    path.write_text(path.read_text() + last + "\n")
+    summed = SiteData(**given).read_rows(path, "north")
+    assert summed.opened.table.to_pylist() == table.to_pylist()
+    assert summed.rows["train"].tolist() == plain.rows["train"].tolist()
+    assert "sums the others up" in summed.opened.left_out[0]
+
+
 FILLED = ["mean", "median", "indicator", "client-mean", "client-median", 7.0]
 
 

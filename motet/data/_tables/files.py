@@ -111,6 +111,7 @@ class Opened:
         format: How it was read, for people: "CSV, UTF-8, delimiter ;".
         decimal: Decimal separator of numbers that are still text.
         units: Units that were written with numbers, by column.
+        left_out: Those of the remarks that are about rows of the file that are not in the table.
     """
 
     table: Any
@@ -120,6 +121,7 @@ class Opened:
     format: str = ""
     decimal: str = "."
     units: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def has_header(self) -> bool:

@@ -6,38 +6,41 @@ from typing import Any
 
 import numpy as np
 
-from motet.data._tables.cells import Cells, MissingValues, is_numeric, is_text, numeric_values
+from motet.data._tables.cells import (
+    MissingValues,
+    is_numeric,
+    is_text,
+    numeric_values,
+    to_cells,
+)
 
 FEWEST_ROWS = 3  # above a footer
 ROUNDED = 1e-3  # relative error of a mean that is written with few digits
 
 
-def has_footer(table: Any, sites: Cells, missing: MissingValues) -> bool:
+def has_footer(table: Any, missing: MissingValues, client: str | None) -> bool:
     """Tell whether the last row is a footer: numbers that are sums, means or counts of the others.
 
-    Its site occurs nowhere else. Either several columns are summed up, or one is and the others are
-    empty.
-    """
-    last = len(table) - 1
-    if last < FEWEST_ROWS or sites.codes[last] < 0:
-        return False
-    if (sites.codes == sites.codes[last]).sum() > 1:
-        return False
-    summed, texts = _last_row(table, missing)
-    return summed > 1 or (summed == 1 and len(texts) <= 1)  # one of them names the site
+    Either it names a site that occurs nowhere else, such as "Total", or its only text occurs
+    nowhere else in its column. A single number without a text may be the mean by chance.
 
-
-def ends_with_footer(table: Any, missing: MissingValues) -> bool:
-    """Tell whether the last row is a footer, in a table without a column of sites.
-
-    Its only text, such as "Total", occurs nowhere else in its column.
+    Args:
+        table: A `pyarrow.Table`.
+        missing: Which texts are missing values.
+        client: Column that names the site of each row; None, or absent: there is none.
     """
     if len(table) - 1 < FEWEST_ROWS:
         return False
     summed, texts = _last_row(table, missing)
-    if not summed or len(texts) > 1:
+    if not summed:
         return False
-    return all(_times(column, column[-1]) == 1 for column in texts)
+    if client in table.column_names:
+        sites = to_cells(table[client], missing)
+        if sites.codes[-1] >= 0:
+            is_new = int((sites.codes == sites.codes[-1]).sum()) == 1
+            return is_new and (summed > 1 or len(texts) <= 1)
+    is_named = len(texts) == 1 and _times(texts[0], texts[0][-1]) == 1
+    return is_named or (not texts and summed > 1)
 
 
 def _last_row(table: Any, missing: MissingValues) -> tuple[int, list[Any]]:

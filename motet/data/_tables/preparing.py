@@ -24,7 +24,6 @@ from motet.data._tables.choosing import choose_columns, in_their_spelling, with_
 from motet.data._tables.encode import encode_rows
 from motet.data._tables.files import Opened
 from motet.data._tables.fixes import fix, switched
-from motet.data._tables.footers import has_footer
 from motet.data._tables.inspection import inspect
 from motet.data._tables.kinds import find_columns
 from motet.data._tables.options import TableOptions
@@ -77,11 +76,6 @@ def prepare(
     table, row_name = opened.table, opened.row_name
     remarks = [*opened.remarks, *renamed]
     sites = _read_sites(table, client, options, remarks)
-    if has_footer(table, sites, MissingValues(options.na)):
-        name = sites.values[sites.codes[-1]]
-        remarks.append(f'{row_name(len(table) - 1)}, "{name}", sums the others up; left out.')
-        table = table.slice(0, len(table) - 1)
-        sites = _read_sites(table, client, options, [])
     answer = read_target(table, options, row_name)
     remarks += answer.remarks
     keep = _rows_to_keep(sites, answer, client, options, row_name, remarks)

@@ -23,7 +23,7 @@ from motet.data._tables.files import (
     stem_of,
 )
 from motet.data._tables.fixes import fix
-from motet.data._tables.footers import ends_with_footer
+from motet.data._tables.footers import has_footer
 from motet.errors import DataError, RequestError
 
 SITE = "site"  # name of the client column, if the files have none
@@ -36,7 +36,8 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
     """
     if isinstance(source, Mapping) and source and all(_is_table(v) for v in source.values()):
         parts = {
-            str(site): _without_footer(_open_one(part, how), how) for site, part in source.items()
+            str(site): without_footer(_open_one(part, how), how, client)
+            for site, part in source.items()
         }
         return _joined(parts, client, "table")
     if isinstance(source, str | Path) and _is_pattern(str(source)):
@@ -46,7 +47,9 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
         paths = [path for path in found if path.is_file() and not path.name.startswith("~$")]
         if not paths:
             raise RequestError(f'no file matches "{source}".')
-        return _joined(_one_per_file(paths, how), client, Path(source).parent.name or "sites")
+        return _joined(
+            _one_per_file(paths, how, client), client, Path(source).parent.name or "sites"
+        )
     is_list = isinstance(source, Sequence) and not isinstance(source, str)
     if is_list and source and all(isinstance(row, Mapping) for row in source):
         names = dict.fromkeys(str(name) for row in source for name in row)
@@ -56,14 +59,14 @@ def open_source(source: Any, how: HowToRead, client: str | None) -> tuple[Opened
         paths = [Path(path) for path in source]
         if not paths:
             raise RequestError("expected at least one file, got an empty list.")
-        return _joined(_one_per_file(paths, how), client, paths[0].parent.name or "sites")
+        return _joined(_one_per_file(paths, how, client), client, paths[0].parent.name or "sites")
     if client is None:
         raise RequestError(
             "which column names the client of each row? Name it with "
             f"{fix('client', 'COLUMN')}, or give one file per client, such as 'sites/*.csv'."
         )
     opened = _tidied(_open_one(source, how))
-    return opened, client
+    return without_footer(opened, how, client), client
 
 
 def _is_pattern(path: str) -> bool:
@@ -99,7 +102,7 @@ def _is_file(value: Any) -> bool:
     return isinstance(value, str) and Path(value).suffix != ""
 
 
-def _one_per_file(paths: list[Path], how: HowToRead) -> dict[str, Opened]:
+def _one_per_file(paths: list[Path], how: HowToRead, client: str | None) -> dict[str, Opened]:
     parts: dict[str, Opened] = {}
     for path in paths:
         site = stem_of(path)
@@ -108,16 +111,22 @@ def _one_per_file(paths: list[Path], how: HowToRead) -> dict[str, Opened]:
                 f'two files stand for the site "{site}", such as {path}. Rename one of them.'
             )
         opened = _or_nothing(path, how) if len(paths) > 1 else read_file(path, how)
-        parts[site] = _without_footer(opened, how)
+        parts[site] = without_footer(opened, how, client)
     return parts
 
 
-def _without_footer(opened: Opened, how: HowToRead) -> Opened:
-    """Leave out the last row of a site's table if it sums the others up."""
-    last = len(opened.table) - 1
-    if how.every_row or not ends_with_footer(opened.table, MissingValues(how.na)):
+def without_footer(opened: Opened, how: HowToRead, client: str | None = None) -> Opened:
+    """Leave out the last row of a table if it sums the others up."""
+    in_memory = not opened.has_header
+    if how.every_row and in_memory:  # such as the rows of a request, each of which is answered
         return opened
-    remark = f'{opened.row_name(last)} of "{opened.name}" sums the others up; left out.'
+    last, missing = len(opened.table) - 1, MissingValues(how.na)
+    named = opened if client is None else as_named(opened, client)
+    if not has_footer(named.table, missing, client):
+        return opened
+    site = named.table[client][last].as_py() if client in named.table.column_names else None
+    which = f' of "{opened.name}"' if site is None else f', "{tidy(str(site))}",'
+    remark = f"{opened.row_name(last)}{which} sums the others up; left out."
     # Without the footer's text, a column may hold numbers only.
     table, units, more = how.numeric(opened.table.slice(0, last), opened.decimal)
     return replace(
@@ -125,6 +134,7 @@ def _without_footer(opened: Opened, how: HowToRead) -> Opened:
         table=table,
         units={**opened.units, **units},
         remarks=(*opened.remarks, remark, *more),
+        left_out=(*opened.left_out, remark),
     )
 
 
@@ -217,7 +227,9 @@ def _joined(parts: Mapping[str, Opened], client: str | None, name: str) -> tuple
     units = _common_units(tidied)
     decimals = {opened.decimal for opened in tidied.values()}
     decimal = decimals.pop() if len(decimals) == 1 else "."
-    return Opened(table, name, namer, tuple(remarks), shown, decimal, units), column
+    left_out = tuple(text for opened in tidied.values() for text in opened.left_out)
+    joined = Opened(table, name, namer, tuple(remarks), shown, decimal, units, left_out)
+    return joined, column
 
 
 def _common_units(parts: Mapping[str, Opened]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from motet.data._tables.choosing import require_columns
 from motet.data._tables.files import HowToRead, read_file
 from motet.data._tables.options import Missing, Standardize
 from motet.data._tables.site import SiteRows, own_statistics, site_targets
+from motet.data._tables.sources import without_footer
 from motet.deploy._runtime.data_schema import DataSchema
 from motet.errors import DataError, RequestError
 
@@ -178,7 +179,8 @@ class SiteData:
     def read_rows(self, path: Path, client: str) -> SiteRows:
         """Read a site's table, and cut its rows."""
         schema = self.table_schema()
-        opened = read_file(path, HowToRead.for_schema(schema))
+        how = HowToRead.for_schema(schema)
+        opened = without_footer(read_file(path, how), how, schema.client)
         names = [column.name for column in schema.columns]
         needed = [*names, *schema.target.columns, *filter(None, [self.split])]
         require_columns(opened.table, needed)
