@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from motet._export.raw_graph import is_numeric
 from motet.data import Schema
 from motet.data._tables.cells import RowName
-from motet.data._tables.files import HowToRead
 from motet.data._tables.numbers import to_number
+from motet.data._tables.opened import HowToRead
 from motet.data._tables.sources import SITE, as_named, open_source
 from motet.errors import DataError, RequestError
 

@@ -10,7 +10,7 @@ from motet.data._divide import federate
 from motet.data._federation import Federation
 from motet.data._split import Split
 from motet.data._tables.choosing import choose_columns
-from motet.data._tables.files import HowToRead
+from motet.data._tables.opened import HowToRead
 from motet.data._tables.options import (
     Kind,
     TableOptions,

@@ -7,6 +7,9 @@ from typing import Any
 
 from motet.errors import DataError, one_line
 
+ZIPPED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+KNOWN = ".csv, .tsv, .txt (also .gz), .parquet, .feather or .xlsx"
+
 
 class EmptyTableError(DataError):
     """A file without a row, which may be left out if there are others."""
@@ -38,3 +41,11 @@ def source_of(path: Path, contents: memoryview) -> Any:
 
     is_mapped = not isinstance(contents.obj, bytes)  # neither unpacked nor repaired
     return pyarrow.OSFile(str(path)) if is_mapped else pyarrow.BufferReader(contents)
+
+
+def stem_of(path: Path) -> str:
+    """Return a file's name without its endings: "zurich" for zurich.csv.gz."""
+    name = path.name
+    for ending in ZIPPED:
+        name = name.removesuffix(ending)
+    return Path(name).stem

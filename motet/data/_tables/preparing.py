@@ -22,10 +22,10 @@ from motet.data._tables.blocks import Noticed, counted
 from motet.data._tables.cells import Cells, MissingValues, is_opaque, to_cells
 from motet.data._tables.choosing import choose_columns, in_their_spelling, with_commas
 from motet.data._tables.encode import encode_rows
-from motet.data._tables.files import Opened
 from motet.data._tables.fixes import fix, switched
 from motet.data._tables.inspection import inspect
 from motet.data._tables.kinds import find_columns
+from motet.data._tables.opened import Opened
 from motet.data._tables.options import TableOptions
 from motet.data._tables.reading import Reading, start_reading
 from motet.data._tables.spellings import merged

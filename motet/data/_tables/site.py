@@ -20,8 +20,8 @@ from motet.data._tables.cells import (
     same_spelling,
     to_cells,
 )
-from motet.data._tables.files import Opened
 from motet.data._tables.multi_label import read_labels
+from motet.data._tables.opened import Opened
 from motet.data._tables.options import filling_of, standardize_of
 from motet.data._tables.sending import SiteStatistics
 from motet.data._tables.statistics import base_values, is_one_hot, scaled, spread_out

@@ -13,17 +13,12 @@ from typing import Any
 from motet.data._tables.arrow_tables import with_plain_text
 from motet.data._tables.blocks import counted
 from motet.data._tables.cells import MissingValues, is_text, same_spelling, tidy
-from motet.data._tables.contents import EmptyTableError
+from motet.data._tables.contents import EmptyTableError, stem_of
 from motet.data._tables.encode import as_column
-from motet.data._tables.files import (
-    HowToRead,
-    Opened,
-    cleaned,
-    read_file,
-    stem_of,
-)
+from motet.data._tables.files import read_file
 from motet.data._tables.fixes import fix
 from motet.data._tables.footers import has_footer
+from motet.data._tables.opened import HowToRead, Opened, cleaned
 from motet.errors import DataError, RequestError
 
 SITE = "site"  # name of the client column, if the files have none

@@ -21,7 +21,8 @@ from motet.data._sources.common import split_codes
 from motet.data._sources.folder import client_cells
 from motet.data._tables.cells import MissingValues, to_cells
 from motet.data._tables.choosing import require_columns
-from motet.data._tables.files import HowToRead, read_file
+from motet.data._tables.files import read_file
+from motet.data._tables.opened import HowToRead
 from motet.data._tables.options import Missing, Standardize
 from motet.data._tables.site import SiteRows, own_statistics, site_targets
 from motet.data._tables.sources import without_footer
