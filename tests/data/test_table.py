@@ -105,7 +105,7 @@ def test_a_broken_table_is_refused(tmp_path):
         match=r"cannot be read as a table: row 3 has 3 cells, expected 2.*--bad-rows skip",
     ):
         from_table(write(tmp_path, "a,b\n1,2\n1,2,3\n"), client="a", target="b")
-    with pytest.raises(DataError, match="cannot be read as a table"):
+    with pytest.raises(DataError, match=r"If it is text, rename it to t\.csv"):
         from_table(write(tmp_path, "no parquet", "t.parquet"), client="a", target="b")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
-from motet.errors import DataError, one_line
+from motet._core.visible_text import visible
+from motet.errors import DataError, RequestError, one_line
 
 ZIPPED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 KNOWN = ".csv, .tsv, .txt (also .gz), .parquet, .feather or .xlsx"
@@ -49,3 +51,19 @@ def stem_of(path: Path) -> str:
     for ending in ZIPPED:
         name = name.removesuffix(ending)
     return Path(name).stem
+
+
+def refuse_archive(path: Path) -> None:
+    """Refuse a zip archive that is not an Excel file, and name a table in it."""
+    try:
+        with ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+    except (OSError, ValueError, BadZipFile):
+        return  # damaged, which its reader says
+    if "[Content_Types].xml" in names:  # of Office
+        return
+    inside = f', such as "{visible(names[0])}"' if names else ""
+    raise RequestError(
+        f"{path} is a zip archive; expected a {KNOWN} file. Unpack it, and give a file that was "
+        f"in it{inside}."
+    )

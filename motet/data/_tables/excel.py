@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motet.data._tables.fixes import fix
-from motet.errors import CapabilityError, DataError, RequestError, nearest
+from motet.errors import CapabilityError, DataError, RequestError, nearest, one_line
 
 Cells = list[list[Any]]
 TITLES = 30  # rows in which a header is looked for
@@ -65,7 +65,10 @@ def _open(path: Path) -> Any:
     try:
         return openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # a damaged zip or XML file fails in many ways
-        raise DataError(f"{path} cannot be read as an Excel file: {error}") from None
+        raise DataError(
+            f"{path} cannot be read as an Excel file: {one_line(error).rstrip('.')}. It is damaged "
+            "or has a password; copy it again, or save it as .csv."
+        ) from None
 
 
 def _on_sheets(path: Path, asked: str | None, name: str, others: list[str]) -> list[str]:

@@ -60,6 +60,10 @@ def other_format(start: bytes) -> str | None:
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text:
         return "empty"
+    if text.startswith(b"%PDF-"):
+        return "a PDF document"
+    if text.startswith(b"{\\rtf"):
+        return "an RTF document"
     if re.match(rb"<(!doctype|html|\?xml|table)", text, re.IGNORECASE):
         return "HTML or XML"
     return "JSON" if re.match(rb'\[\s*[{\[]|\{\s*"', text) else None

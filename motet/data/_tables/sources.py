@@ -347,8 +347,16 @@ def _tidied(opened: Opened) -> Opened:
     if spaced:
         remarks.append(f'spaces around column names were removed, such as "{spaced[0]}".')
     if not len(table):
-        raise DataError(f'"{opened.name}" has no rows. Expected a header and one row per example.')
+        raise DataError(
+            f'"{opened.name}" has no rows{_header_only(names)}. Expected a header and one row per '
+            "example: export it again, with its rows."
+        )
     return replace(opened, table=table.rename_columns(names), remarks=tuple(remarks))
+
+
+def _header_only(names: list[str]) -> str:
+    shown = ", ".join(names[:4])
+    return f" below its header ({shown}{', ...' if names[4:] else ''})" if names else ""
 
 
 def _days(column: Any) -> Any:
