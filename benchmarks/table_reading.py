@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
 PYARROW = """
 import resource, sys, time
@@ -82,6 +83,8 @@ def main() -> None:
         write(path, given.rows, given.sites, given.columns)
         size = path.stat().st_size / 1e6
         print(f"{given.rows:,} rows, {given.sites:,} sites, {given.columns} columns, {size:.0f} MB")
+        # OMP_NUM_THREADS limits pyarrow, too: with one thread the ratio is another one.
+        print(f"threads of pyarrow: {pyarrow.cpu_count()}")
         programs = {"pyarrow": PYARROW, "motet": MOTET}
         runs: dict[str, list[list[float]]] = {name: [] for name in programs}
         for _ in range(given.repeats):  # in turn, so that both meet the same load
