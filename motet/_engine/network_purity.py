@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from motet._core.keys import Key
+from motet._tracing import support
 from motet.data._federation import Examples
 from motet.errors import CapabilityError, StructureError
 from motet.task import Batch, Task
@@ -21,12 +21,14 @@ def check_pure(task: Task, examples: Examples) -> None:
     batch = Batch(*examples, torch.ones(len(examples.y)), torch.tensor(0))
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
-        with _Writes({name: state[name] for name in task.parameters}) as writes:
-            outputs, _ = task.training_outputs(state, batch)
-            task.outputs(state, examples.x)
+        outputs, _ = task.training_outputs(state, batch)
         drew = not torch.equal(before, torch.get_rng_state())
-    if writes.found:
-        _refuse_change(task, writes.found[0])
+        written = support.memory_written(
+            lambda: (task.training_outputs(state, batch), task.outputs(state, examples.x))
+        )
+    for name in task.parameters:
+        if state[name].numel() and support.memory_of(state[name]) in (written or ()):
+            _refuse_change(task, name)
     _check_registered(task, outputs)
     if drew:
         raise CapabilityError(
@@ -35,34 +37,6 @@ def check_pure(task: Task, examples: Examples) -> None:
             "the like. In the config of a transformers model, set the rate of attention dropout to "
             "0: attention_probs_dropout_prob=0 (BERT) or attn_pdrop=0 (GPT-2)."
         )
-
-
-class _Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes which of some tensors are written into, also where their values stay the same."""
-
-    def __init__(self, watched: Mapping[str, Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.found: list[str] = []
-        self._names = {_memory(leaf): name for name, leaf in watched.items() if leaf.numel()}
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        given = dict(kwargs or {})
-        for place, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                value = args[place] if place < len(args) else given.get(argument.name)
-                self._note(value)
-        return func(*args, **given)
-
-    def _note(self, written: Any) -> None:
-        for leaf in written if isinstance(written, list | tuple) else (written,):
-            if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
-                self.found += [self._names[m] for m in (_memory(leaf),) if m in self._names]
-
-
-def _memory(leaf: Tensor) -> int:
-    return int(leaf.untyped_storage()._cdata)
 
 
 def _refuse_change(task: Task, name: str) -> None:

@@ -81,3 +81,22 @@ class ConvolutionObserver(OperationObserver):
             weight, stride = args[1], args[3]
             self.seen.add((tuple(weight.shape), tuple(stride)))
         return func(*args, **kwargs)
+
+
+class WriteObserver(OperationObserver):
+    """Remembers whose memory operations have written into, also where the values stay the same."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written: set[int] = set()
+
+    def observe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for place, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._note(args[place] if place < len(args) else kwargs.get(argument.name))
+        return func(*args, **kwargs)
+
+    def _note(self, value: Any) -> None:
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
+                self.written.add(leaf.untyped_storage().data_ptr())

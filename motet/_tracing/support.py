@@ -93,6 +93,18 @@ def memory_read(work: Callable[[], object]) -> set[int] | None:
     return observer.read
 
 
+def memory_written(work: Callable[[], object]) -> set[int] | None:
+    """List the memory that the operations of a call write into; None if they cannot be observed."""
+    try:
+        from motet._tracing.op_counter import WriteObserver
+    except ImportError:
+        return None
+    observer = WriteObserver()
+    with observer:
+        work()
+    return observer.written
+
+
 def convolutions(work: Callable[[], object]) -> set[tuple[tuple[int, ...], tuple[int, ...]]] | None:
     """List weights' shapes and strides of a call's convolutions; None if they cannot be seen."""
     try:

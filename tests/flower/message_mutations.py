@@ -341,7 +341,7 @@ def shape_of(array: Array) -> tuple[int, ...]:
 
 
 def order_of_fortran(content: RecordDict, rng: np.random.Generator) -> None:
-    replace_an_array(content, rng, lambda array: plain(np.asfortranarray(array.numpy())))
+    replace_an_array(content, rng, lambda array: plain(np.asarray(array.numpy(), order="F")))
 
 
 def order_of_names(content: RecordDict, rng: np.random.Generator) -> None:
