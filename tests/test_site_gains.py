@@ -47,6 +47,12 @@ def test_with_several_seeds_sign_flips_count_all_patterns(sums):
     assert sign_flips(values) == pytest.approx((flipped >= abs(sum(sums))).mean())
 
 
+def test_thousands_of_examples_that_change_are_tested_exactly_too():
+    values = differences(1300, 1100, 500)
+    expected = stats.binomtest(1300, 2400).pvalue
+    assert sign_flips(values) == pytest.approx(expected, rel=1e-6)
+
+
 def test_scores_that_are_not_counts_have_no_sign_flip_test():
     assert sign_flips(np.array([[0.31], [0.12]])) == 0.0
 

@@ -1,11 +1,15 @@
 """Tests of the hyperparameter search: validation data only, equally many trials per method."""
 
+from dataclasses import replace
+
 import pytest
 from small_comparisons import easy_world, numbers, world
 
 import motet
 from motet._compare.compare import compare
+from motet._compare.comparison_dir import ComparisonDirectory
 from motet._compare.comparison_spec import ComparisonSpec
+from motet._compare.searching import TrialResult, chosen_trials, described
 from motet._compare.tuning import Search, default_space
 from motet._core.keys import Key
 from motet._engine.federation import Run
@@ -199,6 +203,47 @@ def test_a_try_that_fails_is_a_bad_try(monkeypatch):
     assert {row.tuned["optimizer.lr"] for row in found.rows} <= {1e-5, 1e-6}
     failed = [t for t in found.tried if t["mean"] is None]
     assert {t["reason"] for t in failed} == {"too fast"}
+
+
+def test_trials_are_compared_over_the_clients_that_all_of_them_have_a_value_for(tmp_path):
+    spec = ComparisonSpec.of([given()], *world(), rounds=1, tune=Search(space=RATES), seeds=1)
+    fast = next(n for n, t in enumerate(spec.trials["fedper"]) if t.tuned["optimizer.lr"] == 0.2)
+    known = {
+        (label, number): TrialResult(label, number, trial.tuned, 0.5, scores={"c0": (0.5, 9)})
+        for label, trials in spec.trials.items()
+        for number, trial in enumerate(trials)
+    }
+    # Over all its clients the given configuration is worse, because of one that the other lacks.
+    for number, trial in enumerate(spec.trials["fedper"]):
+        slow = {"c0": (0.9, 9), "c1": (0.1, 9)}
+        scores = {"c0": (0.6, 9)} if number == fast else slow
+        mean = sum(value for value, _ in scores.values()) / len(scores)
+        known["fedper", number] = TrialResult("fedper", number, trial.tuned, mean, scores=scores)
+    kept = ComparisonDirectory.claim(tmp_path / "kept")
+    for one in known.values():
+        kept.record_trial(one)
+    assert chosen_trials(spec, kept.tried())["fedper"].tuned == {"optimizer.lr": 1e-5}
+    _, shown = described(spec, kept.tried())
+    assert {t["mean"] for t in shown if t["label"] == "fedper"} == {0.9, 0.6}
+    # A trial without any value does not count, nor does it take clients from the others.
+    known["fedper", fast] = TrialResult("fedper", fast, {"optimizer.lr": 0.2}, float("nan"))
+    assert chosen_trials(spec, known)["fedper"].tuned == {"optimizer.lr": 1e-5}
+
+
+def test_the_best_round_is_found_over_the_clients_that_have_a_value_in_both(monkeypatch):
+    evaluate = Run.evaluate
+
+    def easy_in_round_2(self, split="test", *about, **more):
+        found = evaluate(self, split, *about, **more)
+        values = (0.9, 0.9, 0.1) if found.round == 1 else (0.7, 0.7, 0.1)
+        rows = [row._replace(value=v) for row, v in zip(found.rows, values, strict=True)]
+        if split == "val" and found.round > 1:
+            return replace(found, rows=tuple(rows[:2]), undefined=tuple(rows[2:]))
+        return replace(found, rows=tuple(rows))
+
+    monkeypatch.setattr(Run, "evaluate", easy_in_round_2)
+    found = compare([given()], *easy_world(), rounds=2, choose="validation", seeds=1)
+    assert {row.chosen_round for row in found.rows} == {1}
 
 
 def test_a_number_of_tries_is_enough_to_ask_for_a_search():

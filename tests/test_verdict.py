@@ -1,5 +1,6 @@
 """Verdicts: the right words where the truth is known, and no claim where it is not."""
 
+import json
 import re
 from dataclasses import replace
 from statistics import NormalDist
@@ -78,6 +79,10 @@ def test_better_on_average_does_not_hide_who_is_harmed():
     assert "most of all c19 (-15.0)" in str(found)
     assert found.harmed["fedper"][0] == ("c19", pytest.approx(-0.15, abs=0.01))
     assert len(found.harmed["fedper"]) == 7
+    written = json.loads(json.dumps(found.to_dict()))
+    assert written["main"] == ["fedper", "local"]
+    assert written["harmed"]["fedper"][0]["client"] == "c19"
+    assert len(written["harmed"]["fedper"]) == 7
 
 
 def test_the_kindest_of_the_best_is_named():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from motet._compare.comparison_spec import ComparisonSpec, trial_label
 from motet._compare.rules import is_better
@@ -24,6 +27,9 @@ class TrialResult:
     tuned: Mapping[str, Any]
     mean: float | None  # on validation data; None if it failed
     reason: str = ""  # why it failed
+    # Value and examples of each client for which the metric is defined; a value that is not finite
+    # is None.
+    scores: Mapping[str, tuple[float | None, int]] = field(default_factory=dict)
 
 
 Known = dict[tuple[str, int], TrialResult]  # by label and number
@@ -42,9 +48,35 @@ def search_left(spec: ComparisonSpec, known: Known, watcher: Watcher) -> Iterato
 def chosen_trials(spec: ComparisonSpec, known: Known) -> dict[str, Trial]:
     """Choose the best trial of every label; the given configuration wins ties."""
     return {
-        label: trials[_best([known[label, number].mean for number in range(len(trials))], spec)]
+        label: trials[_best([one.mean for one in _comparable(spec, known, label)], spec)]
         for label, trials in spec.trials.items()
     }
+
+
+def _comparable(spec: ComparisonSpec, known: Known, label: str) -> list[TrialResult]:
+    """Return the trials of a label, with means over the clients that all of them have values for.
+
+    A metric of predictions may be undefined for some clients in some trials only; then a trial
+    would win because its hardest clients have no value.
+    """
+    trials = [known[label, number] for number in range(len(spec.trials[label]))]
+    scored = [set(one.scores) for one in trials if one.scores]
+    common = set.intersection(*scored) if scored else set()
+    if not common or all(clients == common for clients in scored):
+        return trials
+    by_examples = spec.settings.get("weigh", "clients") == "examples"
+    return [
+        replace(one, mean=_mean_over(one, sorted(common), by_examples=by_examples))
+        if one.scores
+        else one
+        for one in trials
+    ]
+
+
+def _mean_over(one: TrialResult, clients: Sequence[str], *, by_examples: bool) -> float:
+    values = [one.scores[client][0] for client in clients]
+    weights = [float(one.scores[client][1]) if by_examples else 1.0 for client in clients]
+    return float(np.average([math.nan if v is None else v for v in values], weights=weights))
 
 
 def described(spec: ComparisonSpec, known: Known) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -57,7 +89,12 @@ def described(spec: ComparisonSpec, known: Known) -> tuple[dict[str, Any], list[
         "rounds": trials.rules.rounds,
         "seed": trials.seeds[0],
     }
-    return how, [asdict(known[point]) for point in _points(spec).values()]
+    tried = [one for label in spec.trials for one in _comparable(spec, known, label)]
+    return how, [_without_scores(one) for one in tried]
+
+
+def _without_scores(one: TrialResult) -> dict[str, Any]:
+    return {key: value for key, value in asdict(one).items() if key != "scores"}
 
 
 def _points(spec: ComparisonSpec) -> dict[str, tuple[str, int]]:
@@ -73,7 +110,11 @@ def _tried(spec: ComparisonSpec, point: tuple[str, int], outcome: Row | Failure)
     tuned = to_plain(spec.trials[label][number].tuned)
     if isinstance(outcome, Failure):
         return TrialResult(label, number, tuned, None, outcome.reason)
-    return TrialResult(label, number, tuned, outcome.evaluation.mean)
+    scores = {
+        score.client: (score.value if math.isfinite(score.value) else None, score.examples)
+        for score in outcome.evaluation.rows
+    }
+    return TrialResult(label, number, tuned, outcome.evaluation.mean, scores=scores)
 
 
 def _best(means: Sequence[float | None], spec: ComparisonSpec) -> int:

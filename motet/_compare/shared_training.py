@@ -126,8 +126,16 @@ class Entry:
         self.run.notes, self.run.extras = trained.notes, trained.extras
 
     def _is_best(self, seen: Evaluation) -> bool:
-        best = None if self.best is None else self.best.mean
-        return is_better(seen.mean, best, higher_is_better=seen.higher_is_better)
+        if self.best is None or not self.best.rows:
+            return True
+        # The metric may be undefined for some clients after some rounds only.
+        common = {row.client for row in self.best.rows} & {row.client for row in seen.rows}
+        new, old = (
+            replace(table, rows=tuple(row for row in table.rows if row.client in common))
+            for table in (seen, self.best)
+        )
+        better = is_better(new.mean, old.mean, higher_is_better=seen.higher_is_better)
+        return bool(common) and better
 
     def _judge(self, validation: Evaluation | None = None) -> Evaluation:
         on = self.rules.judged_on

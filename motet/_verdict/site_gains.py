@@ -143,10 +143,10 @@ def sign_flips(values: np.ndarray) -> float:
     With one seed and differences of -1, 0 and 1 this is McNemar's exact test. Differences that are
     not whole numbers are not tested: the result is 0.
 
-    >>> sign_flips(np.array([[1], [1], [1], [0], [1], [1]]))  # 2 of 32 outcomes are as extreme
+    >>> round(sign_flips(np.array([[1], [1], [1], [0], [1], [1]])), 9)  # 2 of 32 outcomes
     0.0625
     """
-    from scipy.special import comb
+    from scipy.special import gammaln
 
     sums = values.sum(1)
     whole = np.rint(sums)
@@ -160,7 +160,9 @@ def sign_flips(values: np.ndarray) -> float:
     for size in np.unique(sizes[sizes > 0]):
         count = int((sizes == size).sum())
         signs = np.zeros(2 * size * count + 1)
-        signs[:: 2 * size] = comb(count, np.arange(count + 1)) / 2.0**count
+        ups = np.arange(count + 1.0)
+        ways = gammaln(count + 1.0) - gammaln(ups + 1) - gammaln(count - ups + 1)
+        signs[:: 2 * size] = np.exp(ways - count * np.log(2.0))  # 2.0**1024 would overflow
         chances = np.convolve(chances, signs)
     away = np.abs(np.arange(len(chances)) - steps)
     return float(min(1.0, chances[away >= observed].sum()))

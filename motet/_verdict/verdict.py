@@ -66,9 +66,14 @@ class Verdict:
         return {
             "sentences": list(self.sentences),
             "answer": self.answer,
+            "main": None if self.main is None else list(self.main),
             "best": list(self.best),
             "simplest": self.simplest,
             "differences": [{**asdict(found), "grade": grade(found)} for found in self.differences],
+            "harmed": {
+                label: [{"client": client, "gain": gain} for client, gain in losers]
+                for label, losers in self.harmed.items()
+            },
             "comparisons": self.comparisons,
             "sites": [site.to_dict() for site in self.sites],
         }
