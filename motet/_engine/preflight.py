@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from motet._core import tree
-from motet._core.criteria import Criterion, cross_entropy, masked_cross_entropy
 from motet._core.keys import Key
 from motet._core.text import plural
+from motet._engine.label_checks import check_classes
 from motet._engine.network_purity import check_pure
 from motet._engine.run_spec import RunSpec
-from motet._engine.scorability import MOST_CLIENTS, check_targets
+from motet._engine.scorability import check_targets
 from motet.data._federation import Examples, Federation
 from motet.errors import (
     NOT_FINITE,
@@ -58,9 +58,7 @@ def check_fits(task: Task, federation: Federation) -> None:
     outputs = _try(task, x[:2], first)
     _try_alone(task, x[:1], federation)
     if task.criterion.kind == "classes":
-        _check_labels(outputs, federation, y)
-        _check_positions(task.criterion, outputs, y)
-        _check_padding(task.criterion, federation)
+        check_classes(task.criterion, outputs, federation)
     check_targets(task.criterion, outputs, federation)
     check_pure(task, Examples(x[:2], y[:2]))
 
@@ -86,7 +84,7 @@ def _try(task: Task, x: Tensor, client: str) -> Tensor:
     except Exception as reason:
         raise StructureError(
             f'the network does not accept the data of client "{client}", shape {tuple(x.shape)} '
-            f"and type {x.dtype}: {one_line(reason)}. Check the input size of `build`."
+            f"and type {x.dtype}: {one_line(reason)}. {_remedy(x, reason)}"
         ) from reason
     if not isinstance(outputs, Tensor):
         raise StructureError(
@@ -102,6 +100,15 @@ def _try(task: Task, x: Tensor, client: str) -> Tensor:
     return outputs
 
 
+def _remedy(x: Tensor, reason: Exception) -> str:
+    if not x.is_floating_point() and "dtype" in str(reason):
+        return (
+            "Whole numbers reach the network as they are, as embeddings need them; if these are "
+            'measurements, give x as real numbers: x.astype("float32").'
+        )
+    return "Check the input size of `build`."
+
+
 def _try_alone(task: Task, x: Tensor, federation: Federation) -> None:
     """Run one example through the network: a new patient comes alone.
 
@@ -110,49 +117,6 @@ def _try_alone(task: Task, x: Tensor, federation: Federation) -> None:
     scored_on_one = bool((federation.rows.sizes[:, 1:] == 1).any())
     if scored_on_one or not task.has_batch_statistics:
         _try(task, x, federation.clients[0])
-
-
-def _check_labels(outputs: Tensor, federation: Federation, y: Tensor) -> None:
-    if y.is_floating_point():
-        raise DataError(
-            "cross_entropy expects whole-number labels, but the targets are real values; "
-            'use loss="mse".'
-        )
-    classes = federation.classes or int(y.max()) + 1
-    scores = outputs.shape[-1] if outputs.ndim > 1 else 1
-    if classes > scores:
-        other = ', or use loss="binary_cross_entropy"' if (classes, scores) == (2, 1) else ""
-        raise DataError(
-            f"labels run from 0 to {classes - 1}, but the network has {plural(scores, 'output')}; "
-            f"give it at least {classes}{other}."
-        )
-
-
-def _check_positions(criterion: Criterion, outputs: Tensor, y: Tensor) -> None:
-    """Refuse other numbers of scored positions than of targets; a loss of one's own may differ."""
-    wanted, scored = tuple(y.shape[1:]), tuple(outputs.shape[1:-1])
-    if wanted != scored and criterion.example_loss in (cross_entropy, masked_cross_entropy):
-        raise DataError(
-            f"the data have {_targets(wanted)} per example, but the network scores "
-            f"{_targets(scored)}: outputs of shape {tuple(outputs.shape)} for 2 examples. A "
-            'network that reads sequences may have an option for this: predict = "every" or "last".'
-        )
-
-
-def _targets(shape: tuple[int, ...]) -> str:
-    return "one target" if not shape else f"{'x'.join(map(str, shape))} targets"
-
-
-def _check_padding(criterion: Criterion, federation: Federation) -> None:
-    """Refuse padding, which has negative labels, unless the loss leaves it out."""
-    if criterion.example_loss is not cross_entropy or not federation.y.shape:
-        return
-    for client in federation.clients[:MOST_CLIENTS]:
-        if bool((federation.examples(client, "train").y < 0).any()):
-            raise DataError(
-                f'client "{client}" has padding (negative labels), which cross_entropy would '
-                'score; use loss="masked_cross_entropy".'
-            )
 
 
 def check_scorable(federation: Federation) -> None:

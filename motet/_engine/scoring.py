@@ -186,7 +186,8 @@ def scores(
         yield score_all(client, predicted, labels(client), criterion, metrics, keep)
     if nobody:
         raise DataError(
-            f'no client has examples in the split "{split}", so there is nothing to score.'
+            f'no client has examples in the split "{split}", so there is nothing to score. Give '
+            f"some, or cut them from the training examples: split=motet.data.Split({split}=0.2)."
         )
 
 

@@ -151,15 +151,27 @@ def _where(federation: Federation, row: int) -> str:
 def as_numbers(values: Any, what: str) -> NDArray[Any]:
     """View numbers, numpy or torch, as an array without copying; refuse text and ragged lists."""
     values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    if np.ma.is_masked(values):
+        missing = int(np.ma.count_masked(values))
+        raise DataError(
+            f"{what} has {missing} masked values. Leave their rows out, or fill them: "
+            "`array.filled(...)`."
+        )
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataError(f"{what} is not one array: {error}.") from None
     if array.dtype.kind not in "biuf":
-        raise DataError(
-            f"{what} must hold numbers, got {array.dtype}. Encode text as numbers first "
-            "(`motet.data.from_table` does it for tables)."
+        remedy = {
+            "c": "Give the real and the imaginary part as two features.",
+            "M": "Give a number, such as the days since a fixed date.",
+            "m": "Give a number, such as the days.",
+            "O": 'If they are numbers, give them a type: array.astype("float32").',
+        }.get(
+            array.dtype.kind,
+            "Encode text as numbers first (`motet.data.from_table` does it for tables).",
         )
+        raise DataError(f"{what} must hold numbers, got {array.dtype}. {remedy}")
     return array
 
 
