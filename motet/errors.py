@@ -17,7 +17,9 @@ A message says what was expected, what was found, and how to fix it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 __all__ = [
@@ -43,6 +45,10 @@ FEW, MANY = 10, 60  # names in a sentence: show FEW of them if there are more th
 class MotetError(Exception):
     """Base of every error that the caller can fix.
 
+    Args:
+        args: The message.
+        option: What the error is about: an argument ("lr"), or a key of a config ("method.lr").
+
     Example:
         >>> import motet
         >>> try:
@@ -51,6 +57,15 @@ class MotetError(Exception):
         ...     print(f"{type(reason).__name__}: {reason}")
         RequestError: mu= must be 0 or more; got -1.0.
     """
+
+    def __init__(self, *args: object, option: str | None = None) -> None:
+        super().__init__(*args)
+        self.option = option
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        key = self.option if self.option is not None and "." in self.option else None
+        return message if key is None else named(message, key, key)
 
 
 class StructureError(MotetError, ValueError):
@@ -206,6 +221,40 @@ class DivergenceWarning(UserWarning):
         >>> [warning.category.__name__ for warning in caught]
         ['DivergenceWarning']
     """
+
+
+@contextmanager
+def under(section: str) -> Iterator[None]:
+    """Let errors about an argument name the key of a config instead.
+
+    >>> with under("method"):
+    ...     raise RequestError("Sgd(lr=) must be 0 or more; got -1.", option="lr")
+    Traceback (most recent call last):
+        ...
+    motet.errors.RequestError: method.lr must be 0 or more; got -1.
+    """
+    try:
+        yield
+    except MotetError as error:
+        if error.option is not None and "." not in error.option:
+            error.option = f"{section}.{error.option}"
+        raise
+
+
+def named(message: str, option: str, name: str) -> str:
+    """Call the option that a message is about by another name.
+
+    >>> named("mu= must be 0 or more; got -1.", "mu", "--mu")
+    '--mu must be 0 or more; got -1.'
+    >>> named("run.cohort=7 is a count", "run.cohort", "--cohort")
+    '--cohort=7 is a count'
+    >>> named('no model is called "x"', "model.name", "--model")
+    '--model: no model is called "x"'
+    """
+    last = re.escape(option.rpartition(".")[2])
+    begins = rf"(?:\w+\()?(?:[\w.\[\]-]+\.)?{last}(?:\[\d+\])?(?:=\)|=(?= )|(?!\w))"
+    found = re.match(begins, message)
+    return f"{name}: {message}" if found is None else f"{name}{message[found.end() :]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -365,5 +365,5 @@ def _check_nonnegative(optimizer: Any, *fields: str) -> None:
         value = cast("float | None", getattr(optimizer, name))
         if value is not None and not value >= 0:
             raise RequestError(
-                f"{type(optimizer).__name__}({name}=) must be 0 or more; got {value}."
+                f"{type(optimizer).__name__}({name}=) must be 0 or more; got {value}.", option=name
             )

@@ -62,7 +62,7 @@ def test_long_number_like_ids_survive_sampling():
         (0, "cohort=0 is a count, and there are 20 clients; use 1 to 20"),
         (21, "cohort=21 is a count, and there are 20 clients"),
         (0.0, "above 0 and at most 1.0"),
-        (1.5, "a fraction must be above 0 and at most 1.0; got 1.5"),
+        (1.5, "cohort=1.5 is a fraction, which must be above 0 and at most 1.0"),
         (True, "a fraction or a count; got True"),
         ("half", "a fraction or a count; got 'half'"),
     ],

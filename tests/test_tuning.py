@@ -121,7 +121,7 @@ def test_the_usual_space_is_around_what_is_given_and_has_the_main_knob():
         ({"space": {"optimizer.lr": 0.1}}, "expects a list of values"),
         ({"space": {"optimizer.lr": []}}, "expects a list of values"),
         ({"kind": "bayes"}, "known: grid, random"),
-        ({"trials": 0}, "at least 1; got 0"),
+        ({"trials": 0}, "must be 1 or more; got 0"),
         ({"space": RATES, "kind": "grid", "trials": 2}, "has 3 points"),
     ],
 )

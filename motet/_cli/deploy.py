@@ -31,7 +31,7 @@ def overview(context: typer.Context) -> None:
         context.with_resource(private_files())
 
 
-@app.command("init")
+@app.command("init", cls=options.Command)
 def init(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A new directory.", show_default=False)
@@ -49,12 +49,20 @@ def init(
     host: Annotated[
         str, typer.Option(help="Host name or address of the server, as sites reach it.")
     ] = "localhost",
-    port: Annotated[int, typer.Option(help="Port of the server, as sites reach it.")] = 8443,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Port of the server, as sites reach it.")
+    ] = 8443,
     superlink_port: Annotated[
-        int, typer.Option(help="Port of the SuperLink, on the server's loopback interface.")
+        int,
+        typer.Option(
+            metavar="PORT", help="Port of the SuperLink, on the server's loopback interface."
+        ),
     ] = 8000,
     site_port: Annotated[
-        int, typer.Option(help="Port of a site's own processes, on its loopback interface.")
+        int,
+        typer.Option(
+            metavar="PORT", help="Port of a site's own processes, on its loopback interface."
+        ),
     ] = 9094,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -75,7 +83,7 @@ def init(
     show_draft(draft, directory, as_json=as_json, quiet=quiet)
 
 
-@app.command("trial")
+@app.command("trial", cls=options.Command)
 def trial(
     directory: Directory,
     *,
@@ -114,7 +122,7 @@ def trial(
     run_trial(Trial(deployment, chosen, rounds), as_json=as_json, quiet=quiet)
 
 
-@app.command("status")
+@app.command("status", cls=options.Command)
 def status(directory: Directory, *, as_json: options.Json = False) -> None:
     """Say who is online, how far the run is, and what is wrong; exit code 1 if anything is.
 
@@ -130,7 +138,7 @@ def status(directory: Directory, *, as_json: options.Json = False) -> None:
         raise typer.Exit(FAILED)
 
 
-@app.command("check")
+@app.command("check", cls=options.Command)
 def check(
     directory: Annotated[
         Path, typer.Argument(metavar="SITE", help="A site's folder.", show_default=False)
@@ -145,7 +153,7 @@ def check(
     show_check(check_site(directory), as_json=as_json)
 
 
-@app.command("statistics")
+@app.command("statistics", cls=options.Command)
 def statistics(
     directory: Annotated[
         Path, typer.Argument(metavar="SITE", help="A site's folder.", show_default=False)
@@ -163,7 +171,7 @@ def statistics(
     show(f"Wrote {path}. It holds these numbers of your site, and no row:\n{listed}")
 
 
-@app.command("agree")
+@app.command("agree", cls=options.Command)
 def agree(
     directory: Directory,
     files: Annotated[
@@ -185,7 +193,7 @@ def agree(
     show_agreement(agree_on_statistics(deployment, files), deployment.path)
 
 
-@app.command("export")
+@app.command("export", cls=options.Command)
 def export(
     directory: Annotated[
         Path, typer.Argument(metavar="SITE", help="A site's folder.", show_default=False)
@@ -221,11 +229,11 @@ def export(
     show_exported(exported, wanted=onnx, as_json=as_json)
 
 
-app.command("register")(deploy_server.register)
-app.command("submit")(deploy_server.submit)
-app.command("stop")(deploy_server.stop)
-app.command("start")(deploy_server.start)
-app.command("filter")(deploy_server.path_filter)
-app.command("key")(deploy_sites.key)
-app.command("renew")(deploy_sites.renew)
+app.command("register", cls=options.Command)(deploy_server.register)
+app.command("submit", cls=options.Command)(deploy_server.submit)
+app.command("stop", cls=options.Command)(deploy_server.stop)
+app.command("start", cls=options.Command)(deploy_server.start)
+app.command("filter", cls=options.Command)(deploy_server.path_filter)
+app.command("key", cls=options.Command)(deploy_sites.key)
+app.command("renew", cls=options.Command)(deploy_sites.renew)
 app.add_typer(deploy_sites.app, name="site")

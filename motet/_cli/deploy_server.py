@@ -113,14 +113,21 @@ def path_filter(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Port to listen on; default: the deployment's.", show_default=False),
+        typer.Option(
+            metavar="PORT", help="Port to listen on; default: the deployment's.", show_default=False
+        ),
     ] = None,
     superlink_port: Annotated[
         int | None,
-        typer.Option(help="Port of the SuperLink; default: the deployment's.", show_default=False),
+        typer.Option(
+            metavar="PORT",
+            help="Port of the SuperLink; default: the deployment's.",
+            show_default=False,
+        ),
     ] = None,
     per_address: Annotated[
-        int, typer.Option(help="Maximum number of connections from one address.", min=1)
+        int,
+        typer.Option(metavar="NUMBER", help="Maximum number of connections from one address."),
     ] = 64,
     log_level: LogLevel = "info",
     as_json: JsonLog = False,
@@ -129,7 +136,10 @@ def path_filter(
     from motet.deploy._layout import Deployment
     from motet.deploy._logs import LogWriter, check_level
     from motet.deploy._path_filter import PathFilter
+    from motet.errors import RequestError
 
+    if per_address < 1:
+        raise RequestError(f"--per-address must be 1 or more; got {per_address}.")
     log = LogWriter("path filter", check_level(log_level), as_json=as_json)
     PathFilter.of(
         Deployment.open(directory),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 import typer
 
 from motet._cli.stopping import exit_code, sentence
 from motet._cli.terminal import say, say_error
-from motet._cli.usage import usage
+from motet._cli.usage import in_flags, usage
 from motet._core.visible_text import excerpt, visible
 from motet.errors import one_line as one_line
 
@@ -30,7 +31,7 @@ class RunStoppedError(Exception):
         self.code = exit_code(stop)
 
 
-def report(error: BaseException) -> int:
+def report(error: BaseException, arguments: Sequence[str] = ()) -> int:
     """Say what happened in one sentence, and return the exit code."""
     from motet.errors import MotetError, WireError
 
@@ -41,7 +42,7 @@ def report(error: BaseException) -> int:
         say(visible(sentence(error)))
         return exit_code(error)
     if isinstance(error, MotetError):
-        text = " ".join([str(error), *getattr(error, "__notes__", [])])
+        text = " ".join([in_flags(error, arguments), *getattr(error, "__notes__", [])])
         # Damaged files are not a wrong request.
         return _say(text, FAILED if isinstance(error, WireError) else WRONG)
     if isinstance(error, RunFailedError):

@@ -30,6 +30,7 @@ from motet._cli import (
 from motet._cli import report as report_page
 from motet._cli.argument_text import refuse_unreadable
 from motet._cli.failures import DONE, FAILED, TRACEBACK, report, wants_traceback
+from motet._cli.options import Command
 from motet._cli.stopping import stop_listening
 from motet._core.version import __version__
 
@@ -87,21 +88,21 @@ def tour(
 
 
 LOOK, COMPUTE, USE = "Before you start", "Run and compare", "Results and models"
-app.command("doctor", rich_help_panel=LOOK)(doctor.command)
-app.command("data", rich_help_panel=LOOK)(data.command)
-app.command("methods", rich_help_panel=LOOK)(methods.command)
-app.command("init", rich_help_panel=LOOK)(init.command)
-app.command("compare", rich_help_panel=COMPUTE)(compare.command)
-app.command("run", rich_help_panel=COMPUTE)(run.command)
-app.command("resume", rich_help_panel=COMPUTE)(resume.command)
+app.command("doctor", cls=Command, rich_help_panel=LOOK)(doctor.command)
+app.command("data", cls=Command, rich_help_panel=LOOK)(data.command)
+app.command("methods", cls=Command, rich_help_panel=LOOK)(methods.command)
+app.command("init", cls=Command, rich_help_panel=LOOK)(init.command)
+app.command("compare", cls=Command, rich_help_panel=COMPUTE)(compare.command)
+app.command("run", cls=Command, rich_help_panel=COMPUTE)(run.command)
+app.command("resume", cls=Command, rich_help_panel=COMPUTE)(resume.command)
 app.add_typer(deploy.app, name="deploy", rich_help_panel=COMPUTE)
-app.command("report", rich_help_panel=USE)(report_page.command)
-app.command("export", rich_help_panel=USE)(export.command)
-app.command("predict", rich_help_panel=USE)(predict.command)
-app.command("serve", rich_help_panel=USE)(serve.command)
+app.command("report", cls=Command, rich_help_panel=USE)(report_page.command)
+app.command("export", cls=Command, rich_help_panel=USE)(export.command)
+app.command("predict", cls=Command, rich_help_panel=USE)(predict.command)
+app.command("serve", cls=Command, rich_help_panel=USE)(serve.command)
 REPRODUCE = "Published results"
-app.command("recipes", rich_help_panel=REPRODUCE)(recipes.command)
-app.command("reproduce", rich_help_panel=REPRODUCE)(reproduce.command)
+app.command("recipes", cls=Command, rich_help_panel=REPRODUCE)(recipes.command)
+app.command("reproduce", cls=Command, rich_help_panel=REPRODUCE)(reproduce.command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -132,7 +133,7 @@ def call(arguments: Sequence[str]) -> int:
             stop_listening()
         elif wants_traceback():
             raise
-        return report(error)
+        return report(error, arguments)
     finally:
         TRACEBACK.reset(before)
     return code if isinstance(code, int) else DONE

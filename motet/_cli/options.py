@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from motet._cli.completion import COMPLETIONS
 from motet._core.option_table import DATA, OUTPUT, RUN, WHAT, OneOrMore, Row, Toml, rows_of
@@ -25,10 +27,35 @@ __all__ = [
     "TensorBoard",
 ]
 
-Command = TypeVar("Command", bound=Callable[..., None])
+
+class Command(TyperCommand):
+    """A command whose help leaves room for what options mean: their values stand beside them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        shown = copy.copy(self)
+        shown.params = [_in_one_column(parameter, ctx) for parameter in self.params]
+        super(Command, shown).format_help(ctx, formatter)
 
 
-def takes_rows_of(name: str) -> Callable[[Command], Command]:
+def _in_one_column(parameter: Any, context: Any) -> Any:
+    """Write `--rounds INTEGER` and `--[no-]onnx` as one name; help has a column for each part."""
+    if parameter.param_type_name != "option":
+        return parameter
+    flag = parameter.opts[0]
+    if parameter.secondary_opts:
+        flag = f"--[no-]{flag.lstrip('-')}"
+    elif not parameter.is_flag:
+        flag = f"{flag} {parameter.make_metavar(context)}"
+    alone = copy.copy(parameter)
+    alone.opts, alone.secondary_opts = [flag, *parameter.opts[1:]], []
+    alone.make_metavar = lambda ctx: ""  # noqa: ARG005  # its name is looked at
+    return alone
+
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def takes_rows_of(name: str) -> Callable[[Function], Function]:
     """Give a command every option that the table has for `name`; they arrive as keywords.
 
     Typer reads options from a signature, so the signature is made from the rows. A parameter of
@@ -37,7 +64,7 @@ def takes_rows_of(name: str) -> Callable[[Command], Command]:
     generated = [_parameter(row) for row in rows_of(name)]
     taken = {parameter.name for parameter in generated}
 
-    def add(command: Command) -> Command:
+    def add(command: Function) -> Function:
         own = inspect.signature(command, eval_str=True)
         named = [
             p

@@ -33,7 +33,7 @@ def requested(
 def require_training(run: RunChoice, methods: Iterable[AnyMethod]) -> None:
     """Refuse no rounds and no epochs: the table would be about untrained models."""
     if run.rounds < 1:
-        raise RequestError(f"run.rounds must be 1 or more; got {run.rounds}.")
+        raise RequestError(f"run.rounds must be 1 or more; got {run.rounds}.", option="run.rounds")
     for method in methods:
         # A method with several phases may leave one out. None: as many as the other phase has.
         phases = {f.name: getattr(method, f.name) for f in fields(method)}
@@ -42,7 +42,18 @@ def require_training(run: RunChoice, methods: Iterable[AnyMethod]) -> None:
         ]
         if phases.get("epochs") == 0 and not any(others):
             raise RequestError(
-                f"{type(method).__name__} would not train: method.epochs must be 1 or more; got 0."
+                f"epochs must be 1 or more, or {type(method).__name__} would not train; got 0.",
+                option="method.epochs",
+            )
+        if phases.get("steps") == 0:
+            raise RequestError(
+                f"steps must be 1 or more, or {type(method).__name__} would not train; got 0.",
+                option="method.steps",
+            )
+        if getattr(phases.get("optimizer"), "lr", None) == 0:
+            raise RequestError(
+                f"lr must be above 0, or {type(method).__name__} would not train; got 0.0.",
+                option="method.optimizer.lr",
             )
 
 

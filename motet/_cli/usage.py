@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from motet._core.option_table import ROWS
+
+if TYPE_CHECKING:
+    from motet.errors import MotetError
 
 # Sections of a config that `--set` of a command reaches.
 SETTABLE = {
@@ -27,6 +31,48 @@ def usage(error: Any) -> str:
     else:
         message = error.format_message().rstrip(".")
     return f"{message}{' See' if message.endswith('?') else '; see'} `{command} --help`."
+
+
+def in_flags(error: MotetError, arguments: Sequence[str]) -> str:
+    """Say what an error says, with the flag that was typed instead of a key or an argument.
+
+    >>> from motet.errors import RequestError
+    >>> error = RequestError("Sgd(lr=) must be 0 or more; got -1.", option="method.optimizer.lr")
+    >>> in_flags(error, ["run", "--lr", "-1"])
+    '--lr must be 0 or more; got -1.'
+    >>> in_flags(error, ["run", "--set", "method.optimizer.lr=-1"])
+    '--set method.optimizer.lr must be 0 or more; got -1.'
+    >>> in_flags(error, ["run", "study.toml"])
+    'method.optimizer.lr must be 0 or more; got -1.'
+    """
+    from motet.errors import named
+
+    if error.option is None:
+        return str(error)
+    typed = _typed(error.option, arguments)
+    if typed is not None:
+        return named(str(error.args[0]), error.option, typed)
+    # Without a config, what was not typed as a flag is an argument of the command.
+    has_config = any(argument.endswith(".toml") for argument in arguments)
+    return str(error if has_config or not error.args else error.args[0])
+
+
+def _typed(option: str, arguments: Sequence[str]) -> str | None:
+    """Find what was typed for an option: a flag, or an assignment."""
+    given = [argument.partition("=")[0] for argument in arguments]
+    flags = [(row.key, row.flag.partition("/")[0]) for row in ROWS if row.key and row.flag]
+    found = [(key, flag) for key, flag in flags if flag in given]
+    found += [(text, f"--set {text}") for text in given if "." in text and text[0] != "-"]
+    same = [name for key, name in found if key == option]
+    # `--lr` sets method.lr, and the error is about methods.fedprox.optimizer.lr.
+    chosen = same or [name for key, name in found if _alike(key, option)]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _alike(key: str, option: str) -> bool:
+    *above, last = key.split(".")
+    *sections, name = option.split(".")
+    return last == name and (not sections or above[0] == sections[0].replace("methods", "method"))
 
 
 def _instead(name: str, command: str, known: list[str]) -> str:

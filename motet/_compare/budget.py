@@ -61,7 +61,7 @@ class Budget:
     def __post_init__(self) -> None:
         for name, limit in self.limits().items():
             if not limit > 0:
-                raise RequestError(f"a budget of {name} must be above 0; got {limit}.")
+                raise RequestError(f"Budget({name}=) must be above 0; got {limit}.", option=name)
 
     def limits(self) -> dict[str, float]:
         """Return the limits that are set, by name."""

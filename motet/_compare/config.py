@@ -242,11 +242,16 @@ def _entry(label: str, common: dict[str, Any], own: Any) -> AnyMethod:
     where = f"methods.{label}"
     if not isinstance(own, Mapping):
         raise RequestError(f"[{where}] expects a table; got {own!r}.")
-    return method_from_dict({"name": label, **common, **own}, where=where)
+    try:
+        return method_from_dict({"name": label, **common, **own}, where=where)
+    except RequestError as error:
+        if error.option == f"{where}.name" and "name" not in own:  # it is a name in the list
+            error.option = "compare.methods"
+        raise
 
 
 def _counted(seeds: int, first: int) -> tuple[int, ...]:
     """List a number of seeds, from the first one on."""
     if seeds < 1:
-        raise RequestError(f"compare.seeds must be 1 or more; got {seeds}.")
+        raise RequestError(f"compare.seeds must be 1 or more; got {seeds}.", option="compare.seeds")
     return tuple(range(first, first + seeds))

@@ -60,7 +60,7 @@ class Search:
         for name in ("trials", "rounds"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise RequestError(f"a search needs {name} of at least 1; got {value}.")
+                raise RequestError(f"Search({name}=) must be 1 or more; got {value}.", option=name)
         space: Mapping[str, Any] = self.space or {}  # not checked for types yet
         for name, values in space.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:

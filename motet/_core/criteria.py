@@ -213,7 +213,7 @@ def criterion(
         name = getattr(loss, "__name__", "custom")
         return Criterion(name, loss, kind or "classes", tuple(map(float, times or ())))
     if loss not in CRITERIA:
-        raise RequestError(f'no loss is called "{loss}"; {nearest(loss, LOSSES)}.')
+        raise RequestError(f'no loss is called "{loss}"; {nearest(loss, LOSSES)}.', option="loss")
     return CRITERIA[loss]
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from motet._core.real_paths import did_you_mean
 from motet._core.selectors import state_names
 from motet._core.tree import State
 from motet.errors import StateError, StructureError
@@ -173,7 +174,10 @@ def _read(path: Path, like: Mapping[str, Tensor]) -> State:
     The file may hold more, and may leave out a prefix that all names of the network share.
     """
     if not path.is_file():
-        raise StateError(f"{path} does not exist; base= names the safetensors file of the weights.")
+        raise StateError(
+            f"{path} does not exist; base= names the safetensors file of the weights."
+            f"{did_you_mean(path)}"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             names = _matched(path, list(like), set(file.keys()))

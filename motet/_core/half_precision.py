@@ -20,7 +20,8 @@ def check_precision(precision: str) -> None:
     known = get_args(Precision)
     if precision not in known:
         raise RequestError(
-            f'no precision of uploads is called "{precision}"; {nearest(precision, known)}.'
+            f'no precision of uploads is called "{precision}"; {nearest(precision, known)}.',
+            option="uploads",
         )
 
 

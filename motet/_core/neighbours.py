@@ -91,11 +91,11 @@ class NearestVote:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise RequestError(f"k= must be 1 or more; got {self.k}.")
+            raise RequestError(f"k= must be 1 or more; got {self.k}.", option="k")
         if self.kernel not in KERNELS:
             raise RequestError(f"kernel= is one of {', '.join(KERNELS)}; got {self.kernel!r}.")
         if not self.scale > 0:
-            raise RequestError(f"scale= must be above 0; got {self.scale}.")
+            raise RequestError(f"scale= must be above 0; got {self.scale}.", option="scale")
 
     def exponent(self, squared: Tensor, features: int) -> Tensor:
         """Return e where the kernel is exp(-e)."""

@@ -15,18 +15,20 @@ def cohort_size(cohort: float | int, clients: int) -> int:
     (4, 5, 20, 1)
     """
     if isinstance(cohort, bool) or not isinstance(cohort, int | float):
-        raise CohortError(f"cohort is a fraction or a count; got {cohort!r}.")
+        raise CohortError(f"cohort is a fraction or a count; got {cohort!r}.", option="cohort")
     if isinstance(cohort, int):
         if not 1 <= cohort <= clients:
             raise CohortError(
                 f"cohort={cohort} is a count, and there are {clients} clients; use 1 to "
-                f"{clients}, or a fraction."
+                f"{clients}, or a fraction.",
+                option="cohort",
             )
         return cohort
     if not 0 < cohort <= 1:
         raise CohortError(
-            f"a cohort that is a fraction must be above 0 and at most 1.0; got {cohort}. Write a "
-            "count as a whole number."
+            f"cohort={cohort} is a fraction, which must be above 0 and at most 1.0. Write a count "
+            "as a whole number.",
+            option="cohort",
         )
     return max(1, round(cohort * clients))
 

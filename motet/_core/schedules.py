@@ -40,7 +40,9 @@ class Exponential:
 
     def __post_init__(self) -> None:
         if not 0 < self.factor < math.inf:
-            raise RequestError(f"Exponential(factor=) must be above 0; got {self.factor}.")
+            raise RequestError(
+                f"Exponential(factor=) must be above 0; got {self.factor}.", option="factor"
+            )
 
     def __call__(self, number: int, total: int) -> float:
         return float(self.factor**number)
@@ -141,5 +143,7 @@ def _check_range(schedule: Any, name: str, low: float, high: float) -> None:
     value = getattr(schedule, name)
     if not low <= value <= high:
         raise RequestError(
-            f"{type(schedule).__name__}({name}=) must be between {low:g} and {high:g}; got {value}."
+            f"{type(schedule).__name__}({name}=) must be between {low:g} and {high:g}; "
+            f"got {value}.",
+            option=name,
         )

@@ -48,7 +48,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         if self.last < 0:
-            raise RequestError(f"Blocks(last=) must be 0 or more; got {self.last}.")
+            raise RequestError(f"Blocks(last=) must be 0 or more; got {self.last}.", option="last")
 
 
 Selector: TypeAlias = str | Blocks | Sequence[str | Blocks]

@@ -36,9 +36,11 @@ def check_settings(
 ) -> None:
     """Refuse settings of a run that no method could work with."""
     if rounds < 0:
-        raise RequestError(f"rounds must be 0 or more; got {rounds}.")
+        raise RequestError(f"rounds must be 0 or more; got {rounds}.", option="rounds")
     if serving_steps is not None and serving_steps < 0:
-        raise RequestError(f"serving_steps must be 0 or more; got {serving_steps}.")
+        raise RequestError(
+            f"serving_steps must be 0 or more; got {serving_steps}.", option="serving_steps"
+        )
     if backend == "ray" and has_store:
         raise RequestError(
             'backend="ray" keeps private states in its shards, below state_dir=; leave store= out.'
@@ -48,7 +50,7 @@ def check_settings(
 def check_choice(what: str, got: str, known: Sequence[str]) -> None:
     """Refuse a word that is not one of a few."""
     if got not in known:
-        raise RequestError(f'no {what} is called "{got}"; {nearest(got, known)}.')
+        raise RequestError(f'no {what} is called "{got}"; {nearest(got, known)}.', option=what)
 
 
 def check_fits(task: Task, federation: Federation) -> None:

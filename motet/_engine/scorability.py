@@ -37,7 +37,7 @@ def check_metrics(
         close = nearest(weigh, WEIGH)
         raise RequestError(f'weigh= is "clients" or "examples"; got "{weigh}", {close}.')
     if asked is not None and not isinstance(asked, list | tuple):
-        raise RequestError(f"metrics= expects a list, such as [{asked!r}].")
+        raise RequestError(f"metrics= expects a list, such as [{asked!r}].", option="metrics")
     y = federation.examples(federation.clients[0], "train").y
     metrics = resolved(asked, about_task(task.criterion, federation.classes, y))
     for metric in metrics:

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from motet._core.real_paths import did_you_mean
 from motet._core.tree import State
 from motet.errors import RequestError, StateError, StructureError, one_line
 from motet.task import Task
@@ -162,7 +163,9 @@ def read_weights(path: Path) -> State:
             )
         return _from_checkpoint(found)
     if not path.is_file():
-        raise RequestError(f"there is no run, checkpoint or .safetensors file at {path}.")
+        raise RequestError(
+            f"there is no run, checkpoint or .safetensors file at {path}.{did_you_mean(path)}"
+        )
     return _from_checkpoint(path) if path.suffix == ".sqlite" else _from_safetensors(path)
 
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from motet._core import tree
+from motet._core.real_paths import did_you_mean
 from motet._export.reading import read_rows
 from motet._export.rows import Predictions, needs_schema, predict_table
 from motet._export.structure import rebuild
@@ -180,7 +181,9 @@ def without_suffix(path: Path) -> Path:
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the tensors and the metadata of an exported file."""
     if not path.is_file():
-        raise StateError(f"{path} does not exist; create it with `motet export`.")
+        raise StateError(
+            f"{path} does not exist; create it with `motet export`.{did_you_mean(path)}"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             about = (file.metadata() or {}).get(ABOUT)

@@ -19,6 +19,7 @@ from typing import Any, Self
 from motet._core.atomic import write_atomically
 from motet._core.corrupt_files import reading
 from motet._core.directory_lock import DirectoryLock
+from motet._core.real_paths import did_you_mean
 from motet._core.version import __version__
 from motet._engine.records import json_text
 from motet._runs import leftovers
@@ -248,6 +249,7 @@ def _check_there(path: Path) -> None:
     if not (path / CONFIG).is_file() or not (path / DATA).is_file():
         raise StateError(
             f"{path} holds no run: {CONFIG} or {DATA} is missing. Start one with `motet run`."
+            f"{did_you_mean(path)}"
         )
 
 

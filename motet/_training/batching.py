@@ -74,10 +74,13 @@ class Plan:
             )
         for name in ("epochs", "steps"):
             if (getattr(self, name) or 0) < 0:
-                raise RequestError(f"{name} must be 0 or more; got {getattr(self, name)}.")
+                raise RequestError(
+                    f"{name} must be 0 or more; got {getattr(self, name)}.", option=name
+                )
         if self.batch_size is not None and self.batch_size < 1:
             raise RequestError(
-                f"batch_size must be 1 or more, or None for the full batch; got {self.batch_size}."
+                f"batch_size must be 1 or more, or None for the full batch; got {self.batch_size}.",
+                option="batch_size",
             )
         if self.split not in ("train", "val"):
             raise RequestError(
@@ -89,7 +92,9 @@ class Plan:
                 f"part=(i, k) is the i-th of k parts, counted from 0; got {self.part}."
             )
         if not 0 < self.share <= 1:
-            raise RequestError(f"share= must be above 0 and at most 1; got {self.share}.")
+            raise RequestError(
+                f"share= must be above 0 and at most 1; got {self.share}.", option="share"
+            )
         if self.sampling not in ("shuffle", "poisson"):
             raise RequestError(f'sampling= is "shuffle" or "poisson"; got {self.sampling!r}.')
 

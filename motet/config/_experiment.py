@@ -12,6 +12,7 @@ from motet.config._run_section import RunChoice
 from motet.config._sections import DataChoice, ModelChoice, NamedData
 from motet.config._values import to_plain
 from motet.data import Federation
+from motet.errors import under
 from motet.method import AnyMethod
 from motet.task import Task
 
@@ -103,7 +104,9 @@ class Experiment:
             A run without rounds so far.
         """
         settings = {**self.settings(), "store": store}
-        return start(self.method, self.task(federation), federation, **settings)
+        task = self.task(federation)
+        with under("run"):
+            return start(self.method, task, federation, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the experiment down as the tables of a config file."""

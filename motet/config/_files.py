@@ -6,14 +6,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from motet._core.own_code import check_not_hidden, own_modules, search_in
-from motet._core.real_paths import looks_like_a_table, real_path
+from motet._core.real_paths import did_you_mean, looks_like_a_table, real_path
 from motet.config._experiment import Experiment
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict
@@ -28,7 +27,7 @@ from motet.config._sections import (
 )
 from motet.config._values import read_fields
 from motet.data import Natural, Partition, dataset
-from motet.errors import RequestError, nearest
+from motet.errors import RequestError, nearest, under
 from motet.methods._catalog import method_names
 
 SECTIONS = ("run", "method", "data", "model")
@@ -147,7 +146,8 @@ def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
     if sources == ["folder"]:
         return read_fields(FolderData, seeded, "data")
     name = table.get("name", DEFAULT_DATA)
-    usual = usual_partition(name) if isinstance(name, str) else None
+    with under("data"):
+        usual = usual_partition(name) if isinstance(name, str) else None
     # `usual` is the base, so that `[data.partition] clients = 50` alone changes only that.
     return read_fields(NamedData, seeded, "data", base=NamedData(partition=usual))
 
@@ -266,12 +266,7 @@ def _not_there(file: Path) -> str:
             f"there is no config file at {file}; to name a method, use `--method {file}` or, for "
             "several, `motet compare --methods NAME,NAME`."
         )
-    folder = file.parent
-    beside = [str(path) for path in folder.glob("*.toml")] if folder.is_dir() else []
-    close = get_close_matches(str(file), beside, n=1)
-    if close:
-        return f"there is no config file at {file}; did you mean {close[0]}?"
-    return f"there is no config file at {file}."
+    return f"there is no config file at {file}.{did_you_mean(file)}"
 
 
 def _a_table(file: Path) -> str:

@@ -19,6 +19,7 @@ LIMITS = {  # by the last word of a key: what costs memory or time before anybod
     **dict.fromkeys(("epochs", "steps", "passes"), 100_000),
     **dict.fromkeys(("hidden", "width", "embedding", "feedforward"), 10_000_000),
     **dict.fromkeys(("trials", "grid", "prototypes"), 10_000),
+    "bytes": 10**18,
     **dict.fromkeys(("layers", "heads", "models", "seeds", "workers", "actors"), 1_000),
 }
 
@@ -35,7 +36,7 @@ def check_count(value: int, where: str) -> None:
         return
     most = LIMITS.get(word, MOST)
     if abs(value) > most:
-        raise RequestError(f"{where} is at most {most:,} in a config; got {_shown(value)}.")
+        raise RequestError(f"{where} is at most {most:,}; got {_shown(value)}.", option=where)
 
 
 def check_network(name: str, build: Callable[[], nn.Module]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from motet.config._values import read_fields, to_plain
-from motet.errors import RequestError
+from motet.errors import RequestError, under
 from motet.method import AnyMethod
 from motet.methods import _catalog as catalog
 
@@ -59,7 +59,8 @@ def method_from_dict(
     values = dict(table)
     name = values.pop("name", None)
     if kind is None:
-        kind = _class_named(name, where)
+        with under(where):
+            kind = _class_named(name, where)
     return read_fields(kind, _with_rate_inside(kind, values), where, base)
 
 

@@ -60,7 +60,9 @@ class RunChoice:
         for name in ("evaluate_every", "checkpoint_every", "chunk_size", "workers", "actors"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise RequestError(f"run.{name} must be 1 or more; got {value}.")
+                raise RequestError(f"run.{name} must be 1 or more; got {value}.", option=name)
+        if self.seed < 0:
+            raise RequestError(f"run.seed must be 0 or more; got {self.seed}.", option="seed")
         if self.points is not None and not self.points:
             raise RequestError('run.points is empty; name at least one, such as "after_adapt".')
 

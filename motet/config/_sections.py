@@ -21,12 +21,11 @@ from motet.config._values import from_plain
 from motet.data import Federation, Partition, Split, from_folder, from_table, load
 from motet.data._partition import partition_named
 from motet.data._tables.options import Kind, Missing, Standardize
-from motet.errors import RequestError, nearest, one_line
+from motet.errors import RequestError, nearest, one_line, under
 from motet.methods import _catalog as catalog
 from motet.task import Task
 
 DEFAULT_DATA = "digits"
-SHARES = ("val", "test")  # of a client's rows
 PADDING_SEEN = 20  # clients whose targets are looked at for padding, where no loss is named
 
 
@@ -77,6 +76,7 @@ class NamedData(_Changes):
     size: int | None = None
     backbone: str | None = None
 
+    @under("data")
     def federation(self) -> Federation:
         """Load the data and divide them among clients."""
         loaded = load(
@@ -153,13 +153,14 @@ class TableData(_Changes):
     bad_rows: Literal["error", "skip"] = "error"
     few_test_rows: int = 10
 
+    @under("data")
     def federation(self) -> Federation:
         """Read the table."""
         return self.changed(from_table(self.table, **self.options()))
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `from_table`."""
-        kept = ("table", "augment", "retarget", *SHARES)
+        kept = ("table", "augment", "retarget", "val", "test")
         own = {name: value for name, value in vars(self).items() if name not in kept}
         return {**own, "split": self.split or Split(self.val, self.test)}
 
@@ -194,11 +195,11 @@ class FolderData(_Changes):
     test: float | None = None
     classes: int | None = None
 
+    @under("data")
     def federation(self) -> Federation:
         """Open the folder."""
-        no_cut = self.val is None and self.test is None
-        split = None if no_cut else Split(self.val or 0.0, self.test or 0.0)
-        opened = from_folder(self.folder, split=split, seed=self.seed, classes=self.classes)
+        cut = None if self.val is None is self.test else Split(self.val or 0.0, self.test or 0.0)
+        opened = from_folder(self.folder, split=cut, seed=self.seed, classes=self.classes)
         return self.changed(opened)
 
     def resolved(self, federation: Federation) -> FolderData:
@@ -253,6 +254,7 @@ class ModelChoice:
         weights = self.weights()
         return {} if weights is None else {"init": weights}
 
+    @under("model")
     def resolved(self, federation: Federation, data: DataChoice) -> ModelChoice:
         """Write out the network, all its options, and the loss.
 
@@ -260,8 +262,8 @@ class ModelChoice:
             federation: The data.
             data: The `[data]` section.
         """
-        usual = isinstance(data, NamedData) and data.backbone is None  # its own kind of inputs
-        set_name = data.name if isinstance(data, NamedData) and usual else None
+        # Features of a backbone are another kind of inputs.
+        set_name = data.name if isinstance(data, NamedData) and data.backbone is None else None
         name = self.name or models.default_for(set_name, shape=federation.shape)
         loss = self.loss or _usual_loss(federation)
         times = self._times(loss, federation)
@@ -272,7 +274,7 @@ class ModelChoice:
             if "predict" in options and "predict" not in self.options and not federation.y.shape:
                 options = {**options, "predict": "last"}  # sequences with one target each
         else:  # its own function knows its options
-            options = {key: None if value == NONE else value for key, value in options.items()}
+            options = {k: None if value == NONE else value for k, value in options.items()}
         return replace(
             self, name=name, loss=loss, times=times, bins=None, options=options, **self._origin()
         )
@@ -392,8 +394,7 @@ def _complete(name: str, network: nn.Module, given: Mapping[str, Any]) -> dict[s
     parameters = inspect.signature(type(network)).parameters.values()
     known = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     hints = get_type_hints(type(network).__init__)
-    for key in given:
-        if key not in known:
-            others = nearest(key, [*known, "name", "loss"])
-            raise RequestError(f'[model] has no key "{key}" for {name}; {others}.')
+    for key in given.keys() - known:
+        others = nearest(key, [*known, "name", "loss"])
+        raise RequestError(f'[model] has no key "{key}" for {name}; {others}.')
     return known | {k: from_plain(hints[k], v, f"model.{k}") for k, v in given.items()}

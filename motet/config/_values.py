@@ -6,6 +6,7 @@ Errors name the key, what was expected and what was found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_args
@@ -17,7 +18,7 @@ from motet._core.selectors import Blocks
 from motet.config._families import Family, family_of, family_of_value
 from motet.config._hints import Sort, alternative, describe, example, field_types, sort_of
 from motet.config._limits import check_count
-from motet.errors import CapabilityError, RequestError, nearest
+from motet.errors import CapabilityError, RequestError, nearest, under
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def from_plain(hint: Any, value: Any, where: str, default: Any = None) -> Any:
     """Read a value of the type `hint`; a table that leaves its tag out changes the `default`."""
     chosen = alternative(hint, value)
     if chosen is None:
-        raise RequestError(f"{where} expects {describe(hint)}; got {_shown(value)}.")
+        raise RequestError(f"{where} expects {describe(hint)}; got {_shown(value)}.", option=where)
     read = _READERS.get(sort_of(chosen))
     return value if read is None else read(chosen, value, where, default)
 
@@ -56,12 +57,14 @@ def read_fields(kind: type[T], table: Mapping[str, Any], where: str, base: T | N
         for key, value in table.items()
     }
     if base is not None:
-        return replace(base, **values)  # type: ignore[type-var]  # it is a dataclass
+        with under(where):
+            return replace(base, **values)  # type: ignore[type-var]  # it is a dataclass
     _refuse_missing(
         {n: hints[n] for n, f in known.items() if n not in values and default_of(f) is MISSING},
         where,
     )
-    return kind(**values)
+    with under(where):
+        return kind(**values)
 
 
 def default_of(field: Field[Any]) -> Any:
@@ -109,7 +112,9 @@ def _read_member(hint: Any, value: Any, where: str, default: Any) -> Any:
         return _change_member(family, table, where, default)
     if not isinstance(name, str):
         raise RequestError(f"{where}.{family.tag} expects text; got {_shown(name)}.")
-    return read_fields(family.named(name), table, where)
+    with under(where):
+        kind = family.named(name)
+    return read_fields(kind, table, where)
 
 
 def _change_member(family: Family, table: dict[str, Any], where: str, default: Any) -> Any:
@@ -134,9 +139,14 @@ def _read_scalar(hint: Any, value: Any, where: str, _: Any) -> Any:
 
 def _as_float(value: float, where: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
-        raise RequestError(f"{where} is too large for a number with a point.") from None
+        raise RequestError(
+            f"{where} is too large for a number with a point.", option=where
+        ) from None
+    if math.isnan(number):
+        raise RequestError(f"{where} expects a number; got nan.", option=where)
+    return number
 
 
 def _read_list(hint: Any, value: Sequence[Any], where: str, _: Any) -> tuple[Any, ...]:

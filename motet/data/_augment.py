@@ -24,7 +24,8 @@ def check_augmentations(names: Sequence[str], shape: Sequence[int], data: str) -
     for name in names:
         if name not in AUGMENTATIONS:
             raise RequestError(
-                f'no augmentation is called "{name}"; {nearest(name, AUGMENTATIONS)}.'
+                f'no augmentation is called "{name}"; {nearest(name, AUGMENTATIONS)}.',
+                option="augment",
             )
     if names and (len(shape) != 3 or shape[0] > 4):
         raise CapabilityError(

@@ -27,7 +27,8 @@ def featured(raw: Raw, backbone: str, size: int | None) -> Raw:
     """Replace images [channels, height, width] by features [1280]."""
     if backbone not in BACKBONES:
         raise RequestError(
-            f'data.backbone: no backbone is called "{backbone}"; {nearest(backbone, BACKBONES)}.'
+            f'no backbone is called "{backbone}"; {nearest(backbone, BACKBONES)}.',
+            option="backbone",
         )
     require_images(raw, "data.backbone")
     side = size or SIZE

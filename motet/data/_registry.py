@@ -117,7 +117,9 @@ def dataset(name: str) -> Dataset:
                 f'no data set is called "{name}"; if it is a table, use `--table {name}` '
                 "(motet.data.from_table)."
             )
-        raise RequestError(f'no data set is called "{name}"; {nearest(name, _TABLE)}.')
+        raise RequestError(
+            f'no data set is called "{name}"; {nearest(name, _TABLE)}.', option="name"
+        )
     module, attribute = _TABLE[name].split(":")
     found = getattr(import_module(module), attribute)
     assert isinstance(found, Dataset)

@@ -46,7 +46,9 @@ class Split:
 
     def __post_init__(self) -> None:
         if isinstance(self.test, str) and self.test != "official":
-            raise RequestError(f'test must be a share or "official", got {self.test!r}.')
+            raise RequestError(
+                f'test must be a share or "official", got {self.test!r}.', option="test"
+            )
         held_out = self.val + self.test_share
         if not (self.val >= 0 and self.test_share >= 0 and held_out < 1):  # so that NaN is refused
             raise RequestError(

@@ -44,7 +44,9 @@ class Subset:
             if getattr(self, name) is not None:
                 require_whole(f"data.{name}", getattr(self, name), 1)
         if self.size is not None and self.size > LARGEST:
-            raise RequestError(f"data.size is at most {LARGEST} pixels; got {self.size}.")
+            raise RequestError(
+                f"data.size is at most {LARGEST} pixels; got {self.size}.", option="size"
+            )
 
     def of(self, raw: Raw, key: Key) -> Raw:
         """Cut the data: classes first, so that a limit counts rows that can be kept."""

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from motet._core.atomic import make_private_folder, write_atomically
+from motet._core.real_paths import did_you_mean
 from motet.errors import RequestError, StateError
 
 
@@ -56,7 +57,7 @@ def read_public_key(path: Path) -> bytes:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        raise RequestError(f"there is no public key at {path}.") from None
+        raise RequestError(f"there is no public key at {path}.{did_you_mean(path)}") from None
     except OSError as reason:
         raise StateError(f"{path} cannot be read: {(reason.strerror or '').lower()}.") from None
     if b"PRIVATE KEY" in text:

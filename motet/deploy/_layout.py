@@ -17,7 +17,7 @@ import tomli_w
 
 from motet._core.atomic import write_atomically
 from motet._core.directory_lock import DirectoryLock
-from motet._core.real_paths import real_path
+from motet._core.real_paths import did_you_mean, real_path
 from motet.errors import RequestError, StateError, nearest
 
 LOOPBACK = "127.0.0.1"
@@ -91,7 +91,7 @@ class Deployment:
         except (FileNotFoundError, NotADirectoryError):
             raise StateError(
                 f"{path} is not a deployment: {RECORD} is missing. Create one with "
-                f"`motet deploy init {shlex.quote(str(path))} --from RUN`."
+                f"`motet deploy init {shlex.quote(str(path))} --from RUN`.{did_you_mean(path)}"
             ) from None
         except OSError as reason:
             said = (reason.strerror or str(reason)).lower()

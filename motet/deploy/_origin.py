@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from motet._core.real_paths import did_you_mean
 from motet._runs.leftovers import CONFIG
 from motet.config import Experiment, load_experiment
 from motet.errors import RequestError
@@ -31,7 +32,7 @@ def experiment_of(run: Path) -> Experiment:
         'fedper'
     """
     if not run.exists():
-        raise RequestError(f"there is no run directory or config file at {run}.")
+        raise RequestError(f"there is no run directory or config file at {run}.{did_you_mean(run)}")
     if run.is_file():
         return load_experiment(run)
     if not (run / CONFIG).is_file():

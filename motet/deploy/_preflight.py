@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
+from motet._core.real_paths import did_you_mean
 from motet.deploy._layout import LOOPBACK
 from motet.deploy._site_settings import plain
 from motet.errors import StateError
@@ -25,7 +26,7 @@ def check_folder(folder: Path, *, writing: bool = False) -> None:
     """Refuse a folder that cannot be used by this account."""
     if not folder.is_dir():
         found = f"{folder} is a file" if folder.exists() else f"there is no folder at {folder}"
-        raise StateError(f"{found}; expected a folder.")
+        raise StateError(f"{found}; expected a folder.{did_you_mean(folder)}")
     needed, verb = (os.W_OK, "write to") if writing else (os.R_OK, "read")
     if not os.access(folder, needed | os.X_OK):
         raise StateError(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from motet._core.atomic import write_atomically
 from motet._core.corrupt_files import reading
+from motet._core.real_paths import did_you_mean
 from motet.config import write_tables
 from motet.config._values import read_fields
 from motet.data._schema import Schema
@@ -157,7 +158,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         try:
             sent = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise StateError(f"there is no file at {path}.") from None
+            raise StateError(f"there is no file at {path}.{did_you_mean(path)}") from None
         except (ValueError, RecursionError) as error:
             raise StateError(f"{path} is not JSON: {error}.") from None
     if not isinstance(sent, dict):

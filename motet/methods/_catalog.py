@@ -103,7 +103,7 @@ def method_class(name: str) -> type[AnyMethod]:
 def imported(path: str, *, what: str, known: Any) -> Any:
     """Import "package.module:Name"; anything else is an unknown name."""
     if ":" not in path:
-        raise RequestError(f'no {what} is called "{path}"; {nearest(path, known)}.')
+        raise RequestError(f'no {what} is called "{path}"; {nearest(path, known)}.', option="name")
     try:
         return import_named(path)
     except (ImportError, AttributeError, ValueError) as reason:

@@ -137,7 +137,7 @@ class FedAMP(AttentiveMixing):
                 f"FedAMP(alpha=) is a share, so it lies in [0, 1]; got {self.alpha}."
             )
         if self.sigma is not None and not self.sigma > 0:
-            raise RequestError(f"FedAMP(sigma=) must be above 0; got {self.sigma}.")
+            raise RequestError(f"FedAMP(sigma=) must be above 0; got {self.sigma}.", option="sigma")
 
     def attention(self, models: Tensor) -> Tensor:
         clients = len(models)

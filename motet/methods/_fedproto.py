@@ -88,7 +88,7 @@ class FedProto(Method[Prototypes, State, Prototypes, Sums]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.lam >= 0:
-            raise RequestError(f"FedProto(lam=) must be 0 or more; got {self.lam}.")
+            raise RequestError(f"FedProto(lam=) must be 0 or more; got {self.lam}.", option="lam")
         if self.inference not in ("prototype", "head"):
             raise RequestError(f'inference= is "prototype" or "head"; got {self.inference!r}.')
 

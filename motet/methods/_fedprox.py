@@ -51,7 +51,7 @@ class FedProx(FedAvg):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.mu >= 0:
-            raise RequestError(f"mu= must be 0 or more; got {self.mu}.")
+            raise RequestError(f"mu= must be 0 or more; got {self.mu}.", option="mu")
 
     def check(self, task: Task, clients: Sequence[str]) -> list[str]:
         neutral = ["fedprox with mu=0 is fedavg; give mu= above 0."] if self.mu == 0 else []

@@ -70,7 +70,7 @@ class MochaDeep(Method[Tasks, State, Coupling, State]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.lam >= 0:
-            raise RequestError(f"lam= must be 0 or more; got {self.lam}.")
+            raise RequestError(f"lam= must be 0 or more; got {self.lam}.", option="lam")
         if self.relation not in ("learnt", "mean") or self.relate_every < 1:
             raise RequestError(
                 'relation= is "learnt" or "mean", and relate_every= counts rounds; '

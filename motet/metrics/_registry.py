@@ -161,7 +161,8 @@ def get(metric: str | Metric | Callable[..., Any], *, times: Sequence[float] = (
         own = f"{module}:{function}" if module else "module:function"
         raise RequestError(
             f'no metric is called "{metric}"; {nearest(metric.lower(), known)}. Name your own '
-            f'as "{own}".'
+            f'as "{own}".',
+            option="metrics",
         )
     return made
 

@@ -95,7 +95,9 @@ def build(name: str, *, shape: Sequence[int], classes: int | None, **options: An
         Linear(in_features=32, out_features=10, bias=True)
     """
     if name not in _NETWORKS:
-        raise RequestError(f'no model is called "{name}"; {nearest(name, _NETWORKS)}.')
+        raise RequestError(
+            f'no model is called "{name}"; {nearest(name, _NETWORKS)}.', option="name"
+        )
     network = _NETWORKS[name]
     _check_options(name, network, options)
     made = network(shape, 1 if classes is None else classes, **options)

@@ -62,7 +62,7 @@ class Private:
 
     def __post_init__(self) -> None:
         if not self.clip > 0:
-            raise RequestError(f"Private(clip=) must be above 0; got {self.clip}.")
+            raise RequestError(f"Private(clip=) must be above 0; got {self.clip}.", option="clip")
         if not (0 <= self.noise < math.inf):
             raise RequestError(f"Private(noise=) is 0 or more, and finite; got {self.noise}.")
         if self.noise and math.isinf(self.clip):
@@ -77,7 +77,9 @@ class Private:
                 f'Private(sampling=) is "poisson" or "shuffle"; got {self.sampling!r}.'
             )
         if not 0 < self.delta < 1:
-            raise RequestError(f"Private(delta=) must be between 0 and 1; got {self.delta}.")
+            raise RequestError(
+                f"Private(delta=) must be between 0 and 1; got {self.delta}.", option="delta"
+            )
         if isinstance(self.inner, ExampleOptimizer):
             raise RequestError("Private(inner=) is private already; wrap an ordinary optimizer.")
 

@@ -53,7 +53,9 @@ class PrivateMean(FromSingleUploads):
                 f"got clip={self.clip} and noise={self.noise}."
             )
         if not 0 < self.delta < 1:
-            raise RequestError(f"PrivateMean(delta=) must be between 0 and 1; got {self.delta}.")
+            raise RequestError(
+                f"PrivateMean(delta=) must be between 0 and 1; got {self.delta}.", option="delta"
+            )
 
     def finish(self, partial: Mapping[str, Upload], down: Any = None) -> Any:
         """Refuse: without the round there is no key for the noise."""

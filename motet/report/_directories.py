@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from motet._core.corrupt_files import reading
+from motet._core.real_paths import did_you_mean
 from motet._engine.divergence import of_lines
 from motet._engine.evaluation import Evaluation
 from motet._engine.records import ScoreRow, evaluations_of, read_scores
@@ -119,7 +120,7 @@ def _tables(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
         raise StateError(
             f"{path} holds neither a run nor a comparison: {CONFIG} is missing. Make one with "
-            "`motet run --out DIR` or `motet compare --out DIR`."
+            f"`motet run --out DIR` or `motet compare --out DIR`.{did_you_mean(path)}"
         )
     return OutputDir(path).tables()
 

@@ -80,9 +80,9 @@ def test_latent_groups_by_a_function_and_by_a_trained_network(motet, tmp_path):
     ("flags", "sentence"),
     [
         (("--augment", "spin"), 'no augmentation is called "spin"'),
-        (("--image-size", 0), "data.size must be a whole number of at least 1, got 0"),
+        (("--image-size", 0), "--image-size must be a whole number of at least 1, got 0"),
         (("--init", "nowhere"), "there is no run, checkpoint or .safetensors file at"),
-        (("--serving-steps", -1), "serving_steps must be 0 or more; got -1"),
+        (("--serving-steps", -1), "--serving-steps must be 0 or more; got -1"),
         (("--set", "data.retarget={a = 'b'}"), 'unknown client "a"'),
         (("--set", "method.schedule={kind='multi-step', milestones=[3, 2]}"), "increasing order"),
         (("--set", "method.personal=['adapters']"), '"MLP" has no adapters'),

@@ -177,7 +177,7 @@ def test_a_folder_runs_and_a_regression_is_scored_by_its_error(motet, tmp_path):
         (("--method", "local", "--model", "mpl"), 'did you mean "mlp"'),
         (("--method", "local", "--backend", "gpu"), "no backend is called"),
         (("--method", "local", "--cohort", 99), "there are 20 clients"),
-        (("--method", "local", "--cohort", "some"), "run.cohort expects a number"),
+        (("--method", "local", "--cohort", "some"), "--cohort expects a number"),
         (("--method", "local", "--set", "method.epoch=2"), 'did you mean "epochs"'),
         (("--method", "local", "--set", "method.epochs=two"), "expects a whole number"),
         (("--method", "fedper", "--set", "method.personal=['haed']"), 'did you mean "head"'),
@@ -321,10 +321,10 @@ def test_a_run_of_no_rounds_or_no_epochs_is_refused(motet):
     for command in (("run", "--method", "local"), ("compare", "--methods", "local")):
         failed = motet(*command, "--rounds", 0)
         assert (failed.code, failed.out) == (2, "")
-        assert "run.rounds must be 1 or more; got 0" in failed.err
+        assert "--rounds must be 1 or more; got 0" in failed.err
         failed = motet(*command, "--epochs", 0, "--rounds", 1)
         assert (failed.code, failed.out) == (2, "")
-        assert "Local would not train: method.epochs must be 1 or more; got 0" in failed.err
+        assert "--epochs must be 1 or more, or Local would not train; got 0" in failed.err
 
 
 def test_a_network_beside_the_config_is_found_when_the_run_is_resumed_elsewhere(

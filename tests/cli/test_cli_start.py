@@ -65,7 +65,7 @@ def test_the_version_is_the_packages(motet):
         (["run", "fedper"], "to name a method, use `--method fedper`"),
         (["run", "patients.csv"], "there is no config file at patients.csv"),
         (["data", "patients.csv"], "use `--table patients.csv`"),
-        (["compare", "--seeds", "-1"], "compare.seeds must be 1 or more; got -1."),
+        (["compare", "--seeds", "-1"], "--seeds must be 1 or more; got -1."),
         (["run", "--rounds", "many"], "--rounds"),
         (["resume"], "DIR"),
     ],
@@ -85,7 +85,7 @@ def test_a_table_given_as_a_config_is_told_apart_from_bad_toml(motet, tmp_path):
     config.write_text("rounds = ")
     assert f"use `--table {table}`" in motet("run", str(table)).err
     assert "study.toml is not valid TOML" in motet("run", str(config)).err
-    assert f"did you mean {config}?" in motet("run", str(tmp_path / "studi.toml")).err
+    assert f"Did you mean {config}?" in motet("run", str(tmp_path / "studi.toml")).err
 
 
 def test_the_unexpected_is_a_sentence_and_code_1_with_a_way_to_the_traceback(motet, monkeypatch):

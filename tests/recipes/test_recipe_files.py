@@ -98,7 +98,7 @@ def test_the_upper_layer_counts_and_nothing_else_is_lost(below, above):
         (("title", "titel"), "titel"),
         (('title = "t"', ""), 'the recipe "wrong" needs title; write it at its top'),
         (("margin = 0.01", "margin = -1"), r"rule\.margin must be 0 or more; got -1"),
-        (("margin = 0.01", "margin = nan"), r"rule\.margin must be 0 or more; got nan"),
+        (("margin = 0.01", "margin = nan"), r"rule\.margin expects a number; got nan"),
         (("[rule]", "[rule]\nconfidence = 95"), "must be between 0 and 1, such as 0.95; got 95"),
         (("[rule]", "[rule]\npublished_runs = 0"), "must be 1 or more; got 0"),
         (('cost = "1 s"', 'cost = "1 s"\nseeds = 0'), "one seed or more"),

@@ -226,7 +226,9 @@ class ClippedMean(FromSingleUploads):
 
     def __post_init__(self) -> None:
         if self.limit is not None and not self.limit > 0:
-            raise RequestError(f"limit= must be above 0, or None; got {self.limit}.")
+            raise RequestError(
+                f"limit= must be above 0, or None; got {self.limit}.", option="limit"
+            )
 
     def combined(self, cohort: Cohort) -> Any:
         origin = _origin(cohort)

@@ -44,7 +44,10 @@ def make_backend(
     if name == "auto":
         name = "vectorized" if setting.method.vectorizable else "serial"
     if name not in BACKENDS:
-        raise RequestError(f'no backend is called "{name}"; {nearest(name, [*BACKENDS, "auto"])}.')
+        raise RequestError(
+            f'no backend is called "{name}"; {nearest(name, [*BACKENDS, "auto"])}.',
+            option="backend",
+        )
     unknown = sorted(options.keys() - {*OPTIONS, *RAY_OPTIONS})
     if unknown:
         raise RequestError(f'a run has no setting "{unknown[0]}"; {nearest(unknown[0], SETTINGS)}.')

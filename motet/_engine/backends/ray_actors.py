@@ -142,7 +142,7 @@ def ray_backend(
             temporary folder, where there is one machine only.
     """
     if actors < 1:
-        raise RequestError(f"actors must be 1 or more; got {actors}.")
+        raise RequestError(f"actors must be 1 or more; got {actors}.", option="actors")
     blank = replace(
         setting, federation=plain(setting.federation), store=MemoryStore(), init_clients={}
     )

@@ -57,7 +57,9 @@ def partition_named(name: str, **values: Any) -> Partition:
         Pathological(clients=20, classes=2, minimum=1)
     """
     if name not in PARTITIONS:
-        raise RequestError(f'no partition is called "{name}"; {nearest(name, PARTITIONS)}')
+        raise RequestError(
+            f'no partition is called "{name}"; {nearest(name, PARTITIONS)}.', option="name"
+        )
     kind = PARTITIONS[name]
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each is a dataclass
     for key in values:

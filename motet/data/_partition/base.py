@@ -81,13 +81,15 @@ class Partition(ABC):
 def require_whole(name: str, value: Any, least: int) -> None:
     """Refuse a field that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise RequestError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise RequestError(
+            f"{name} must be a whole number of at least {least}, got {value!r}.", option=name
+        )
 
 
 def require_positive(name: str, value: float) -> None:
     """Refuse a concentration that is not positive and finite."""
     if not 0 < value < float("inf"):
-        raise RequestError(f"{name} must be a finite number above 0, got {value!r}.")
+        raise RequestError(f"{name} must be a finite number above 0, got {value!r}.", option=name)
 
 
 def require_enough(rows: int, clients: int, minimum: int) -> None:

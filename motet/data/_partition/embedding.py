@@ -87,7 +87,9 @@ class Trained(Embedding):
         for name in ("epochs", "batch_size"):
             require_whole(f"embed.{name}", getattr(self, name), 1)
         if not 0 <= self.accuracy <= 1:
-            raise RequestError(f"embed.accuracy must be between 0 and 1; got {self.accuracy}.")
+            raise RequestError(
+                f"embed.accuracy must be between 0 and 1; got {self.accuracy}.", option="accuracy"
+            )
 
     def identity(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

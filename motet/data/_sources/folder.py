@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from motet._core.real_paths import did_you_mean
 from motet.data._chain import UNREADABLE, NpyFile
 from motet.data._check import as_numbers
 from motet.data._federation import Federation
@@ -63,7 +64,10 @@ def from_folder(
     """
     root = Path(path)
     if not root.is_dir():
-        raise RequestError(f"{root} is not a folder. Expected {root}/<client>/train.npz.")
+        raise RequestError(
+            f"{root} is not a folder. Expected {root}/<client>/train.npz.{did_you_mean(root)}",
+            option="folder",
+        )
     folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
     about = About(
         name=name or root.name,

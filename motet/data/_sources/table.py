@@ -202,11 +202,24 @@ def names_in(path: Any, **given: Any) -> list[str]:
 
 def _how_to_read(given: Mapping[str, Any], client: str | None, options: TableOptions) -> HowToRead:
     if given["bad_rows"] not in ("error", "skip"):
-        raise RequestError(f'bad_rows must be "error" or "skip", got {given["bad_rows"]!r}.')
+        raise RequestError(
+            f'bad_rows must be "error" or "skip", got {given["bad_rows"]!r}.', option="bad_rows"
+        )
     if given["decimal"] not in (None, ".", ","):
-        raise RequestError(f'decimal must be "." or ",", got {given["decimal"]!r}.')
+        raise RequestError(
+            f'decimal must be "." or ",", got {given["decimal"]!r}.', option="decimal"
+        )
     if given["skip_rows"] < 0:
-        raise RequestError(f"skip_rows must be 0 or more; got {given['skip_rows']}.")
+        raise RequestError(
+            f"skip_rows must be 0 or more; got {given['skip_rows']}.", option="skip_rows"
+        )
+    if not given["rare"] >= 0:
+        raise RequestError(f"rare must be 0 or more; got {given['rare']}.", option="rare")
+    if "%" not in (given["date_format"] or "%"):
+        raise RequestError(
+            f'date_format expects a format such as %d.%m.%Y; got "{given["date_format"]}".',
+            option="date_format",
+        )
     codes = [name.strip() for names in options.categorical for name in (names, *names.split(","))]
     return HowToRead(
         encoding=given["encoding"],
@@ -268,5 +281,7 @@ def _delimiter(text: str | None) -> str | None:
         return None
     mark = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(text, text)
     if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
-        raise RequestError(f'delimiter must be one ASCII character, or "tab"; got {text!r}.')
+        raise RequestError(
+            f'delimiter must be one ASCII character, or "tab"; got {text!r}.', option="delimiter"
+        )
     return mark

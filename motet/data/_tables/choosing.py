@@ -70,7 +70,9 @@ def choose_columns(
     require_columns(table, {name: "drop" for name in options.drop if name not in known})
     for name in options.units:
         if name not in known:
-            raise RequestError(f'units names no column "{name}"; {nearest(name, known)}')
+            raise RequestError(
+                f'units names no column "{name}"; {nearest(name, known)}.', option="units"
+            )
     dropped = {*options.drop}
     if options.features is None:
         chosen = [c for c in table.column_names if c not in taken and c not in dropped]
@@ -86,7 +88,9 @@ def choose_columns(
     for option in ("categorical", "ordinal", "dates"):
         stray = [column for column in getattr(options, option) if column not in inputs]
         if stray:
-            raise RequestError(f'{option} names "{stray[0]}", which is not among the features.')
+            raise RequestError(
+                f'{option} names "{stray[0]}", which is not among the features.', option=option
+            )
     twice = [name for name, times in Counter(named).items() if times > 1]
     if twice:
         raise RequestError(
@@ -129,10 +133,11 @@ def require_columns(
                 f"is unclear. {_renaming(table, column, may_drop=may_drop, has_header=has_header)}"
             )
         if not counted[column]:
-            by = f" Option `{columns[column]}` names it." if isinstance(columns, Mapping) else ""
+            option = columns[column] if isinstance(columns, Mapping) else None
             raise RequestError(
-                f'the table has no column "{column}"; {nearest(column, table.column_names)}.'
-                f"{by}{_headless_hint(table, column)}"
+                f'the table has no column "{column}"; '
+                f"{nearest(column, table.column_names)}.{_headless_hint(table, column)}",
+                option=option,
             )
 
 

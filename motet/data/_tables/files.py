@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from motet._core.real_paths import did_you_mean
 from motet.data._tables.arrow_tables import read_parquet, with_plain_text
 from motet.data._tables.contents import KNOWN, refuse_archive, stem_of
 from motet.data._tables.opened import HowToRead, Opened, cleaned
@@ -30,7 +31,7 @@ def read_file(path: Path, how: HowToRead) -> Opened:
             f"client: `--table {pattern}`."
         )
     if not path.is_file():
-        raise RequestError(f"there is no table at {path}.")
+        raise RequestError(f"there is no table at {path}.{did_you_mean(path)}", option="table")
     suffix = path.suffix.lower()
     with path.open("rb") as file:
         start = file.read(8)

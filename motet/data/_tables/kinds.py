@@ -53,7 +53,8 @@ def find_columns(
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """Decide the kind of every input column; refuse text that has none."""
     found, missing = Found(), MissingValues(options.na)
-    reference = _reference(table, options, missing, row_name) if options.dates else None
+    asked = _reference(table, options, missing, row_name)  # also refuses a day that is none
+    reference = asked if options.dates else None
     for name in names:
         column = table[name]
         _refuse_nested(name, column)
@@ -225,7 +226,9 @@ def _reference(
             return date.fromisoformat(options.reference_date).isoformat()
         except ValueError:
             raise RequestError(
-                f'reference_date expects a date such as 2024-12-31, got "{options.reference_date}".'
+                "reference_date expects a date such as 2024-12-31, got "
+                f'"{options.reference_date}".',
+                option="reference_date",
             ) from None
     latest = []
     for name in options.dates:

@@ -70,7 +70,9 @@ def filling_of(missing: str | float, *, indicators: bool) -> Filling:
     if isinstance(missing, int | float) and not isinstance(missing, bool):
         return Filling(float(missing), indicators=indicators)
     if missing not in MISSING:
-        raise RequestError(f"missing must be {', '.join(MISSING)} or a number, got {missing!r}.")
+        raise RequestError(
+            f"missing must be {', '.join(MISSING)} or a number, got {missing!r}.", option="missing"
+        )
     if missing == "error":
         return Filling(None)
     if missing == "indicator":
@@ -87,7 +89,8 @@ def standardize_of(standardize: bool | str) -> Standardize:  # noqa: FBT001  # i
     known: dict[str, Standardize] = {"none": "none", "federation": "federation", "site": "site"}
     if standardize not in known:
         raise RequestError(
-            f"standardize must be true, false, federation or site, got {standardize!r}."
+            f"standardize must be true, false, federation or site, got {standardize!r}.",
+            option="standardize",
         )
     return known[standardize]
 
@@ -113,7 +116,7 @@ def pairs_of(
     for text in [given] if isinstance(given, str) else given:
         name, value = _divided(text, known)
         if not name or not value:
-            raise RequestError(f'{option} expects NAME=VALUE, got "{text}".')
+            raise RequestError(f'{option} expects NAME=VALUE, got "{text}".', option=option)
         pairs[name.strip()] = value.strip()
     return pairs
 

@@ -184,7 +184,8 @@ def check_encoding(encoding: str) -> None:
         codecs.lookup(encoding)
     except LookupError:
         raise RequestError(
-            f'no encoding is called "{encoding}"; usual ones are utf-8, cp1252, latin-1, utf-16.'
+            f'no encoding is called "{encoding}"; usual ones are utf-8, cp1252, latin-1, utf-16.',
+            option="encoding",
         ) from None
 
 

@@ -72,7 +72,9 @@ def read_target(table: Any, options: TableOptions, row_name: RowName) -> Answer:
         return Answer(y, None, None, several)
     column = table[name]
     if kind not in ("auto", "classes", "regression"):
-        raise RequestError(f'kind must be "auto", "classes" or "regression", got {kind!r}.')
+        raise RequestError(
+            f'kind must be "auto", "classes" or "regression", got {kind!r}.', option="kind"
+        )
     column = plain(column)
     from pyarrow import types
 

@@ -55,7 +55,7 @@ class PartialPersonalization(PartialSharing):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pull >= 0:
-            raise RequestError(f"pull= must be 0 or more; got {self.pull}.")
+            raise RequestError(f"pull= must be 0 or more; got {self.pull}.", option="pull")
         if self.pull_to not in ("initial", "zero"):
             raise RequestError(f'pull_to= is "initial" or "zero"; got {self.pull_to!r}.')
 

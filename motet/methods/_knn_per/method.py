@@ -118,9 +118,12 @@ class KNNPer(FedAvg):
         if self.lam is not None and not 0 <= self.lam <= 1:
             raise RequestError(f"lam= is between 0 and 1, or None; got {self.lam}.")
         if self.grid < 2:
-            raise RequestError(f"grid= must be 2 or more; got {self.grid}.")
+            raise RequestError(f"grid= must be 2 or more; got {self.grid}.", option="grid")
         if self.prototypes is not None and self.prototypes < 2:
-            raise RequestError(f"prototypes= must be 2 or more, or None; got {self.prototypes}.")
+            raise RequestError(
+                f"prototypes= must be 2 or more, or None; got {self.prototypes}.",
+                option="prototypes",
+            )
 
     def voting(self) -> NearestVote:
         """How neighbours vote."""

@@ -34,7 +34,9 @@ class StreamStore:
         if self.policy not in POLICIES:
             raise RequestError(f"policy= is one of {', '.join(POLICIES)}; got {self.policy!r}.")
         if self.capacity < 0:
-            raise RequestError(f"capacity= must be 0 or more; got {self.capacity}.")
+            raise RequestError(
+                f"capacity= must be 0 or more; got {self.capacity}.", option="capacity"
+            )
 
     def add(self, keys: Tensor, labels: Tensor) -> StreamStore:
         """Add examples, the oldest first."""

@@ -40,9 +40,11 @@ class Routing:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise RequestError(f"temperature must be above 0; got {self.temperature}.")
+            raise RequestError(
+                f"temperature must be above 0; got {self.temperature}.", option="temperature"
+            )
         if not self.lam >= 0:
-            raise RequestError(f"lam must be 0 or more; got {self.lam}.")
+            raise RequestError(f"lam must be 0 or more; got {self.lam}.", option="lam")
         for name, choices in (("recurrence", Recurrence), ("favour", Favour)):
             _check_choice(name, getattr(self, name), choices)
 

@@ -1,0 +1,149 @@
+"""Wrong values of flags: every one is refused by a sentence that names the flag and the value."""
+
+import re
+
+import pytest
+import typer
+
+from motet._cli.main import app
+from motet._core.option_table import TABLE, Toml, rows_of
+
+ROWS = "hospital,age,ill\n" + "basel,40,no\nbasel,71,yes\nlyon,55,no\nlyon,63,yes\n" * 5
+FEW = ("--data", "digits", "--limit", 60, "--partition", "iid", "--clients", 3)
+ON_TABLE = ("--table", "patients.csv", "--client-column", "hospital", "--target", "ill")
+SHORT = ("--rounds", 1, "--backend", "serial", "--quiet")
+BASES = {
+    "run": ("run", "--method", "fedprox", *FEW, *SHORT),
+    "compare": ("compare", "--methods", "fedprox", "--seeds", 1, *FEW, *SHORT),
+}
+HUGE = "1" + "0" * 30
+WRONG = ("-1", "0", "nan", "abc", HUGE)
+# Words, of which a number is none either.
+NAMES = (
+    *("--method", "--methods", "--model", "--data", "--partition", "--backbone", "--augment"),
+    *("--kind", "--missing", "--standardize", "--encoding", "--delimiter", "--decimal"),
+    *("--date-format", "--reference-date", "--bad-rows", "--backend", "--store", "--weigh"),
+    *("--uploads", "--choose", "--tune-kind", "--metric"),
+)
+PARTITIONS = {"--alpha": "dirichlet", "--classes": "pathological"}
+FITTING = {  # values that look wrong and are not
+    "--alpha": (HUGE,),
+    "--missing": ("-1", "0", HUGE),
+    "--rare": ("0", HUGE),
+    "--delimiter": ("0",),
+    "--skip-rows": ("0",),
+    "--lr": (HUGE,),  # the run diverges, and says so
+    "--seed": ("0", HUGE),
+    "--serving-steps": ("0",),
+    "--budget-gradients": (HUGE,),
+    "--budget-seconds": (HUGE,),
+}
+
+
+def cases():
+    for command in BASES:
+        for row in rows_of(command):
+            is_number = row.type in (int, float, Toml)
+            if (command == "run" or "run" not in row.commands) and (is_number or row.flag in NAMES):
+                values = (v for v in WRONG if v not in FITTING.get(row.flag, ()))
+                for value in values if is_number else ("abc", HUGE):
+                    yield pytest.param(command, row, value, id=f"{command} {row.flag} {value[:9]}")
+
+
+@pytest.mark.parametrize(("command", "row", "value"), list(cases()))
+def test_a_wrong_value_is_refused_by_the_name_of_its_flag(motet, tmp_path, command, row, value):
+    (tmp_path / "patients.csv").write_text(ROWS)
+    base = BASES[command]
+    if row.panel == TABLE:
+        base = ("run", "--method", "fedprox", *ON_TABLE, *SHORT)
+    base = [PARTITIONS.get(row.flag, part) if part == "iid" else part for part in base]
+    refused = motet(*base, f"{row.flag}={value}", "--out", "a")
+    said = " ".join(refused.err.split())
+    assert refused.code == 2, said
+    assert refused.out == ""
+    assert "Traceback" not in said
+    assert re.search(rf"{row.flag}\b", said), said
+    assert value in said.replace(",", ""), said
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--lr", "-1"), "--lr must be 0 or more; got -1.0"),
+        (("--set", "method.optimizer.lr=-1"), "--set method.optimizer.lr must be 0 or more"),
+        (("--set", "run.workers=0"), "--set run.workers must be 1 or more; got 0"),
+        (("study.toml",), "method.epochs must be 0 or more; got -2"),
+        (("study.toml", "--epochs", -3), "--epochs must be 0 or more; got -3"),
+    ],
+)
+def test_an_error_names_what_was_written(motet, tmp_path, flags, sentence):
+    (tmp_path / "study.toml").write_text('[method]\nname = "fedavg"\nepochs = -2\n')
+    base = () if "study.toml" in flags else ("--method", "fedavg")
+    refused = motet("run", *base, *flags)
+    assert refused.code == 2
+    assert f"error: {sentence}" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "wrong"),
+    [("--client-column", "hospitl"), ("--target", "il"), ("--drop", "agee"), ("--split", "spilt")],
+)
+def test_a_column_that_is_not_there_is_blamed_on_its_flag(motet, tmp_path, flag, wrong):
+    (tmp_path / "patients.csv").write_text(ROWS)
+    given = {"--client-column": "hospital", "--target": "ill", flag: wrong}
+    flags = [part for pair in given.items() for part in pair]
+    refused = motet("data", "--table", "patients.csv", *flags)
+    assert refused.code == 2
+    assert f'error: {flag}: the table has no column "{wrong}"' in refused.err
+
+
+def commands(command, path=()):
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(typer.main.get_command(app))), ids=" ".join)
+def test_help_has_room_for_what_options_mean(motet, path):
+    shown = motet(*path, "--help").out
+    assert max(map(len, shown.splitlines())) <= 80
+    for panel in shown.split("╭─ ")[1:]:
+        lines = [line for line in panel.splitlines() if line.startswith("│ ")]
+        # Lines that go on begin where the descriptions do.
+        starts = [re.match(r"│ {8,}", line) for line in lines]
+        room = [80 - len("│") - found.end() for found in starts if found]
+        assert min(room, default=80) >= 40, panel
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run study.tml",
+        "run --method local --table patient.csv --client-column hospital --target ill",
+        "compare --table sites/patient.csv --client-column hospital --target ill",
+        "data --table Patients.CSV --client-column hospital --target ill",
+        "init new.toml --table patient.csv --client-column hospital --target ill",
+        "data --folder site",
+        "run --method local --init weight.safetensors",
+        "resume runs/frist",
+        "report runs/frist",
+        "report rnus/first",
+        "export runs/frist --all -o models",
+        "predict weight.safetensors patients.csv",
+        "serve weight.safetensors",
+        "deploy init net2 --from runs/frist",
+        "deploy status nett",
+        "deploy start nett",
+    ],
+)
+def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(motet, tmp_path, arguments):
+    for file in ("study.toml", "patients.csv", "sites/patients.csv", "weights.safetensors"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(ROWS)
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "net").mkdir()
+    refused = motet(*arguments.split())
+    said = " ".join(refused.err.split())
+    assert refused.code == 2, said
+    assert re.search(r"Did you mean (\S+/)?(study|patients|sites|weights|first|net)", said)
