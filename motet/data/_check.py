@@ -152,7 +152,7 @@ def as_numbers(values: Any, what: str) -> NDArray[Any]:
     """View numbers, numpy or torch, as an array without copying; refuse text and ragged lists."""
     values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     if np.ma.is_masked(values):
-        missing = int(np.ma.count_masked(values))
+        missing = int(np.ma.getmaskarray(values).sum())
         raise DataError(
             f"{what} has {missing} masked values. Leave their rows out, or fill them: "
             "`array.filled(...)`."
