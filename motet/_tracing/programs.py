@@ -138,6 +138,8 @@ def _traced(
     try:
         given = [*owned(values[:donated]), *values[donated:]]
         traced = trace(step, given, donated=donated, data=data, constants=constants)
+        # Once now: torch's interpreter refuses some operations only when they run.
+        traced.run(*owned(values[:donated]), *values[donated:])
         return Program(traced.run, overwrites=True, deferring=traced.deferring)
     except Exception as reason:  # whatever it is, the step as it is written still works
         why = str(reason).strip().splitlines()

@@ -8,12 +8,13 @@ Here shapes are fixed, and nothing outside of this thread is touched.
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from motet._tracing.layouts import layout
@@ -44,6 +45,10 @@ def recorded(
     with recorder:
         results = step(*values)
     recorder.graph.output([recorder.node_of(result) for result in results])
+    others = [_other(value) for value in values]
+    with _Repeat(recorder.called) as again:
+        step(*others)
+    again.check_ended()
     return fx.GraphModule(recorder.constants, recorder.graph)
 
 
@@ -58,6 +63,7 @@ class _Recorder(OperationObserver):
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph = fx.Graph()
         self.constants = torch.nn.Module()
+        self.called: list[tuple[Any, ...]] = []
         # By identity, and weakly: a step's results need not all be in memory at once.
         self._nodes = WeakTensorKeyDictionary()
         self._known = WeakTensorKeyDictionary(dict.fromkeys(constants))
@@ -70,6 +76,7 @@ class _Recorder(OperationObserver):
             raise StructureError(f"{func} depends on the value of a tensor.")
         if func is torch.ops.aten.lift_fresh.default:  # a literal, such as torch.tensor(2.0)
             self._name_constant(args[0])
+        self.called.append(_call(func, args, kwargs))
         inputs = tree_map(self._as_input, (args, kwargs))
         result = func(*args, **kwargs)
         self._name(self.graph.call_function(func, *inputs), result)
@@ -107,6 +114,45 @@ class _Recorder(OperationObserver):
         name = f"constant_{len(list(self.constants.buffers()))}"
         self.constants.register_buffer(name, value)
         self._name(self.graph.get_attr(name), value)
+
+
+class _Repeat(OperationObserver):
+    """Checks that a step calls the same operations for other values.
+
+    A network may read values where no operation shows it: through numpy, or `tolist`.
+    """
+
+    def __init__(self, called: Sequence[tuple[Any, ...]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._expected = deque(called)
+
+    def observe(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compare an operation with the one in its place."""
+        if not self._expected or self._expected.popleft() != _call(func, args, kwargs):
+            raise StructureError(f"{func} depends on values that it reads outside of torch.")
+        return func(*args, **kwargs)
+
+    def check_ended(self) -> None:
+        """Refuse a step that called less."""
+        if self._expected:
+            raise StructureError("it calls other operations for other values.")
+
+
+def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Say what is called, less the tensors; but with the values of a literal."""
+    literal = func is torch.ops.aten.lift_fresh.default
+    said = tree_leaves(tree_map(lambda v: type(v) if isinstance(v, Tensor) else v, (args, kwargs)))
+    return (func, repr(said), repr(args[0].tolist()) if literal else None)
+
+
+def _other(value: Tensor) -> Tensor:
+    """Make other values that lie in memory as these do: other numbers, or in another order."""
+    if any(size > 1 and not step for size, step in zip(value.shape, value.stride(), strict=True)):
+        return value  # it is expanded
+    other = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    if value.is_floating_point():
+        return other.copy_(value * 0.9 + 0.01)
+    return other.copy_(value.flip(0) if value.ndim else value)
 
 
 def _takes_rows(func: Any, args: Any) -> bool:
