@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -23,6 +24,17 @@ def built(build: Callable[[], Any]) -> nn.Module:
         got = "the class" if isinstance(network, type) else "an object of type"
         name = network.__name__ if isinstance(network, type) else type(network).__name__
         raise StructureError(f"build= must return an nn.Module, got {got} {name}.")
+    if isinstance(network, torch.jit.ScriptModule):
+        raise StructureError(
+            "build= must return a network whose weights can be replaced by those of a client, got "
+            "a TorchScript module. Return the nn.Module as it was before torch.jit.script or "
+            "torch.jit.trace."
+        )
+    if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise StructureError(
+            f"build= must return the network itself, got it wrapped in {type(network).__name__}. "
+            "Leave the wrapper out: Motet spreads clients over cores and devices by itself."
+        )
     for name, tensor in (*network.named_parameters(), *network.named_buffers()):
         if is_lazy(tensor):
             raise StructureError(

@@ -56,7 +56,7 @@ CHANNELWISE = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 def use_keyed_dropout(module: nn.Module) -> list[str]:
     """Swap every torch dropout layer inside `module`, and say where the keys go."""
     for parent in list(module.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):  # one layer may be used in two places
             if isinstance(child, nn.Dropout):
                 setattr(parent, name, KeyedDropout(child.p))
             elif isinstance(child, CHANNELWISE):

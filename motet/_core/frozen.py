@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from motet._core.real_paths import did_you_mean
 from motet._core.selectors import state_names
 from motet._core.tree import State
-from motet.errors import StateError, StructureError
+from motet.errors import StateError, StructureError, one_line
 
 M = TypeVar("M", bound=nn.Module)
 Packed = dict[str, tuple[NDArray[Any], torch.dtype, tuple[int, ...]]]
@@ -146,10 +146,35 @@ def moved(tensors: Mapping[str, Tensor], device: torch.device) -> State:
 
 def copied(module: M, instead: Mapping[str, Tensor] | None = None) -> M:
     """Copy a network, but not its tensors: those of the copy are the same ones, or `instead`."""
-    tensors = [*module.parameters(), *module.buffers()]
-    copy_: M = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+    tensors = [*module.parameters(), *module.buffers(), *_computed(module)]
+    try:
+        copy_: M = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+    except Exception as reason:
+        raise StructureError(
+            f"the network cannot be copied{_uncopyable(module)} ({one_line(reason)}), but every "
+            "thread works with a copy of its own. Keep locks, open files, generators and the like "
+            "out of the network."
+        ) from reason
     put(copy_, instead or {})
     return copy_
+
+
+def _computed(module: nn.Module) -> list[Tensor]:
+    """List weights that hooks compute before every call: normalised or pruned ones."""
+    kept = (value for layer in module.modules() for value in vars(layer).values())
+    return [value for value in kept if isinstance(value, Tensor) and not value.is_leaf]
+
+
+def _uncopyable(module: nn.Module) -> str:
+    """Name the attribute that cannot be copied, if it is known."""
+    for path, layer in module.named_modules():
+        for name, value in vars(layer).items():
+            if name not in ("_modules", "_parameters", "_buffers"):
+                try:
+                    copy.deepcopy(value)
+                except Exception:
+                    return f', because of its attribute "{path}.{name}"'.replace('".', '"')
+    return ""
 
 
 def twin(module: M) -> M:
