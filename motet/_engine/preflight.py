@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from motet._core import tree
 from motet._core.keys import Key
@@ -57,12 +58,33 @@ def check_fits(task: Task, federation: Federation) -> None:
     """Run two examples and one through the network, and compare its outputs with the labels."""
     first = federation.clients[0]
     x, y = federation.examples(first, "train")
-    outputs = _try(task, x[:2], first)
-    _try_alone(task, x[:1], federation)
+    _check_network(task.skeleton)
+    outputs = _try(task, x[:2].clone(), first)  # a network may change its input
+    _try_alone(task, x[:1].clone(), federation)
     if task.criterion.kind == "classes":
         check_classes(task.criterion, outputs, federation)
     check_targets(task.criterion, outputs, federation)
     check_pure(task, Examples(x[:2], y[:2]))
+
+
+def _check_network(network: nn.Module) -> None:
+    """Refuse a network that has nothing to learn, or that asks for more than one input."""
+    if not any(True for _ in network.parameters()):
+        raise StructureError(
+            f"the network ({type(network).__name__}) has no parameters, so there is nothing to "
+            "train; give it a layer that has, such as nn.Linear."
+        )
+    asked = [
+        name
+        for name, one in inspect.signature(network.forward).parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if len(asked) > 1:
+        raise StructureError(
+            f"forward must take one tensor, the examples, but it asks for {', '.join(asked)}. Put "
+            "the inputs into one tensor, side by side, and take it apart in forward: "
+            "a, b = x[:, :3], x[:, 3:]."
+        )
 
 
 def check_finite(what: str, state: Any) -> None:
@@ -92,6 +114,11 @@ def _try(task: Task, x: Tensor, client: str) -> Tensor:
         raise StructureError(
             f"the network must return one tensor, got {type(outputs).__name__}; return the scores "
             "alone, or wrap the network in a module that does."
+        )
+    if not outputs.is_floating_point():
+        raise StructureError(
+            f"the network must return scores as real numbers, got {outputs.dtype}; leave argmax, "
+            "comparisons and the like out of `forward`."
         )
     if outputs.ndim == 0 or len(outputs) != len(x):
         raise StructureError(
