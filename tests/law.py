@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from awkward_networks import AWKWARD
 from networks import NETWORKS, data_for
 
 import motet
@@ -46,7 +47,7 @@ def started(
     network: str, method: AnyMethod, backend: str, *, double: bool = False, **options: Any
 ) -> Run | str:
     """Start a run; what is refused is refused here, in a sentence."""
-    made = NETWORKS[network]
+    made = (NETWORKS | AWKWARD)[network]
     build = (lambda: made.build().double()) if double else made.build
     try:
         task, data = Task(build=build), data_for(made)

@@ -6,11 +6,13 @@ import logging
 import re
 import threading
 import time
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 import torch
-from law import METHODS, SMALL, assert_law, started
+from awkward_networks import ACCEPTED, REFUSALS
+from law import METHODS, ROUNDING, SMALL, assert_law, largest_gap, started
 from networks import FOREIGN, NETWORKS, REFUSED, data_for
 from toys import arrays, assert_close, assert_same
 
@@ -19,10 +21,11 @@ from motet import Task
 from motet._engine.backends.plan import measuring
 from motet._engine.backends.vectorized import Vectorized
 from motet._engine.federation import start
-from motet.errors import RequestError, WorkError
+from motet.errors import RequestError, StructureError, WorkError
 from motet.testing import ragged
 from motet.testing._driving import states
 
+BACKENDS = ("serial", "auto")
 QUICK = {
     "lstm": "local",
     "gru": "fedavg-ft",
@@ -73,6 +76,47 @@ def test_a_network_that_changes_or_hides_weights_is_refused_with_the_remedy(netw
     assert re.search(remedy, str(started(network, METHODS["local"], "auto")))
 
 
+@pytest.mark.parametrize(("turn", "network"), [*enumerate(ACCEPTED)])
+def test_awkward_networks_agree_in_stacks_and_traced(turn, network):
+    method = METHODS[("fedper", "ditto")[turn % 2]]
+    steep = replace(method, optimizer=motet.Sgd(lr=0.5))
+    assert largest_gap(network, steep, traced=True) <= ROUNDING
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(("network", "remedy"), [(n, words) for n, (_, words) in REFUSALS.items()])
+def test_a_network_with_a_memory_or_side_effects_is_refused_with_the_remedy(network, remedy):
+    (sentence,) = {str(started(network, METHODS["local"], backend)) for backend in BACKENDS}
+    assert re.search(remedy, sentence)
+    assert sentence.endswith(".")
+
+
+def test_the_examples_of_a_refused_network_stay_as_they_are():
+    made, _ = REFUSALS["input changed"]
+    data = data_for(made)
+    before = data.examples("few", "train").x.clone()
+    with pytest.raises(StructureError):
+        start(METHODS["local"], Task(made.build), data, rounds=1)
+    assert torch.equal(data.examples("few", "train").x, before)
+
+
+@pytest.mark.parametrize(
+    ("network", "differs"),
+    [
+        ("scaled by frequency", "the network's gradients differ"),
+        ("mean over the batch", "the network's outputs differ"),
+    ],
+)
+def test_the_plan_says_what_differs_in_a_stack(network, differs):
+    plan = plan_of(network)
+    assert plan.mode == "loop"
+    assert f"{differs} in a stack from those of one client by itself" in plan.reason
+
+
+def test_a_network_that_reads_strides_gets_no_channels_last():
+    assert not plan_of("as strided", mode="loop").channels_last
+
+
 class NeverWorks(motet.FedAvg):
     name: ClassVar[str] = "never-works"
 
@@ -104,7 +148,7 @@ def test_a_network_that_cannot_be_stacked_takes_turns_and_the_plan_says_why():
 
 
 def test_a_network_that_mixes_the_examples_of_a_batch_takes_turns():
-    assert "gives other results than one client by itself" in plan_of("own batch norm").reason
+    assert "differ in a stack from those of one client" in plan_of("own batch norm").reason
     assert plan_of("batch norm").mode == "stack"
 
 
@@ -113,6 +157,13 @@ def test_a_network_that_needs_its_images_as_they_are_gets_them_so():
     assert (plan.mode, plan.channels_last) == ("loop", False)
     assert "view size is not compatible" in plan.reason
     assert plan_of("group norm").channels_last
+
+
+def test_a_step_that_cannot_be_replayed_runs_as_it_is_written():
+    run = started("lstm", METHODS["fedper"], "auto", traced=True)
+    assert not isinstance(run, str)
+    run.advance()
+    assert run.backend.failures == []
 
 
 def test_a_wish_that_cannot_be_fulfilled_is_refused_with_the_option_to_drop():

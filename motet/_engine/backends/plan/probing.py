@@ -18,6 +18,7 @@ from torch import Tensor
 
 from motet._core import tree
 from motet._engine.backends.client_work import predict_alone, train_alone
+from motet._engine.backends.plan import agreement
 from motet._engine.backends.plan.layouts import why_not_channels_last
 from motet._engine.backends.plan.planning import ExecutionPlan
 from motet._engine.backends.vectorized import Vectorized
@@ -144,10 +145,14 @@ class Trial:
             if why:
                 return why
         plan = replace(plan, traced=False)
+        execution = plan.execution(self.setting)
+        differs = agreement.why_not(self.setting.task, self._cases, execution, plan.device)
+        if differs:
+            return differs
         way = Stacked(plan) if plan.mode == "stack" else Alone()
         clients = _stackable(self.setting) if plan.mode == "stack" else list(self.setting.few)[:1]
         try:
-            with executing(plan.execution(self.setting)):
+            with executing(execution):
                 got = self._results(way, clients)
         except WorkError as failure:
             return what_happened(failure.__cause__ or failure)
@@ -166,6 +171,13 @@ class Trial:
         least = AMPLIFIED if self.setting.task.has_batch_statistics else 0.0
         pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
         return all(_close(x, y, least) for x, y in pairs)
+
+    @cached_property
+    def _cases(self) -> list[agreement.Case]:
+        setting = self.setting
+        several = [client for client, shown in setting.few.items() if shown > 1]
+        shown = [setting.examples(client, "train") for client in several or setting.few]
+        return agreement.cases(setting.task, setting.initial, shown[:2])
 
     @cached_property
     def _plain(self) -> Results:
