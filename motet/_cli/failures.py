@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -64,6 +65,9 @@ def _say(text: str, code: int) -> int:
 
 def _unforeseen(error: BaseException) -> tuple[str, int]:
     """Describe an error that no command expects: by its file, if it is about one."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = "" if error.filename is None else f" for {excerpt(str(error.filename))}"
+        return f"the disk is full{where}. Free some space, or write to another disk.", FAILED
     if isinstance(error, OSError) and error.filename is not None:
         why = (error.strerror or type(error).__name__).lower()
         return f"{excerpt(str(error.filename))} cannot be used: {why}. {HINT}", WRONG

@@ -30,6 +30,8 @@ def usage(error: Any) -> str:
         message = f"there is no option {name}{_instead(name, command.split()[-1], known)}"
     else:
         message = error.format_message().rstrip(".")
+        if "unexpected extra argument" in message:
+            message += ". Separate names by commas, and put quotes around text with spaces"
     return f"{message}{' See' if message.endswith('?') else '; see'} `{command} --help`."
 
 
@@ -86,13 +88,16 @@ def _instead(name: str, command: str, known: list[str]) -> str:
     '. Did you mean --budget-bytes?'
     >>> _instead("--metod", "run", ["--method", "--model"])
     '. Did you mean --method?'
+    >>> _instead("-o", "run", ["--out", "--store"])
+    '. Did you mean --out?'
     """
     key = name.lstrip("-").replace("-", "_")
     rows = [row for row in ROWS if row.key is not None and row.key.rpartition(".")[2] == key]
     for row in rows:
         if row.flag and command in row.commands:
             return f"; use {row.flag.partition('/')[0]}"
-    longer = [option for option in known if option.startswith(f"{name}-")][:3]
+    start = f"{name}-" if name.startswith("--") else f"-{name[:2]}"
+    longer = [option for option in known if option.startswith(start)][:3]
     if longer:
         return f". Did you mean {' or '.join(longer)}?"
     for row in rows:

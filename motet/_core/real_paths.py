@@ -46,6 +46,9 @@ def did_you_mean(path: str | Path) -> str:
         beside = {p.name.lower(): p for p in islice(missing.parent.iterdir(), MOST_LOOKED_AT)}
     except (OSError, ValueError):  # no permission, or not a path
         return ""
+    spaced = [p for p in beside.values() if p.name.startswith(f"{missing.name} ")]
+    if len(spaced) == 1:
+        return f" Did you mean '{spaced[0]}'? A path with spaces needs quotes."
     close = get_close_matches(missing.name.lower(), beside, n=1, cutoff=0.7)
     if not close or beside[close[0]] == asked:
         return ""

@@ -13,6 +13,7 @@ import tomli_w
 
 from motet._core.own_code import check_not_hidden, own_modules, search_in
 from motet._core.real_paths import did_you_mean, looks_like_a_table, real_path
+from motet._core.visible_text import excerpt
 from motet.config._experiment import Experiment
 from motet.config._hints import NONE
 from motet.config._methods import method_from_dict
@@ -211,7 +212,8 @@ def read_tables(path: str | Path) -> Tables:
         why = (reason.strerror or str(reason)).lower()
         raise RequestError(f"{file} cannot be read: {why}.") from None
     except (ValueError, RecursionError) as reason:  # also numbers and nesting that are too large
-        raise RequestError(_a_table(file) or f"{file} is not valid TOML: {reason}.") from None
+        why = f"{reason}{_line_of(file, str(reason))}"
+        raise RequestError(_a_table(file) or f"{file} is not valid TOML: {why}.") from None
     for section, key in PATHS:
         table = tables.get(section)
         given = table.get(key) if isinstance(table, dict) else None
@@ -230,6 +232,18 @@ def _read_text(file: Path) -> str:
     if _ENDLESS_KEY.search(text):
         raise ValueError("a key of more than 64 parts")
     return text
+
+
+def _line_of(file: Path, reason: str) -> str:
+    """Quote the line that the parser complains about, and say what text looks like in TOML."""
+    found = re.search(r"at line (\d+)", reason)
+    lines = file.read_text(encoding="utf-8-sig").splitlines() if found else []
+    if found is None or int(found[1]) > len(lines):
+        return ""
+    line = excerpt(lines[int(found[1]) - 1].strip(), most=80)
+    bare = re.fullmatch(r"([\w.-]+)\s*=\s*([A-Za-z][\w .-]*)", line)
+    fix = f'; text needs quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+    return f', which is "{line}"{fix}'
 
 
 def write_tables(tables: Mapping[str, Any]) -> str:

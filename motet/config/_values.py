@@ -77,7 +77,7 @@ def _refuse_missing(missing: Mapping[str, Any], where: str) -> None:
         return
     needed = " and ".join(f"{name} ({describe(hint)})" for name, hint in missing.items())
     flags = " ".join(_flag(where, name, hint) for name, hint in missing.items())
-    raise RequestError(f"[{where}] needs {needed}; write it there, or {flags}.")
+    raise RequestError(f"[{where}] needs {needed}: give {flags}, or write it to [{where}].")
 
 
 def _flag(where: str, name: str, hint: Any) -> str:

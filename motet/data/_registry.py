@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from shlex import quote
 from typing import Any, Literal
 
 from motet._core.keys import Key
@@ -114,7 +115,7 @@ def dataset(name: str) -> Dataset:
     if name not in _TABLE:
         if looks_like_a_table(name):
             raise RequestError(
-                f'no data set is called "{name}"; if it is a table, use `--table {name}` '
+                f'no data set is called "{name}"; if it is a table, use `--table {quote(name)}` '
                 "(motet.data.from_table)."
             )
         raise RequestError(

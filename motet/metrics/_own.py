@@ -108,7 +108,7 @@ def imported(wanted: str | Callable[..., Any]) -> Metric:
     path, _, direction = wanted.partition("=")
     if direction not in ("", *DIRECTIONS):
         raise RequestError(
-            f'an own metric is "{path}", "{path}=higher" or "{path}=lower"; got "{wanted}".'
+            f'write your own metric as "{path}", "{path}=higher" or "{path}=lower"; got "{wanted}".'
         )
     try:
         found = import_named(path)

@@ -65,9 +65,10 @@ class HuggingFace(nn.Module):
         return torch.where(is_first & (real.sum(1, keepdim=True) == 0), 1, real)
 
     def _is_unobserved(self) -> bool:
-        """Tell whether nobody sees where tokens are.
+        """Tell whether padding can be removed without a visible effect.
 
-        A recorded step holds for other texts, too; dropout goes by places; a hook may read them.
+        It cannot while a step is recorded, which is replayed for other texts; with dropout, which
+        draws by position; or with a hook, which may read positions.
         """
         return not is_recording() and not any(_sees_places(module) for module in self.modules())
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from motet._core.corrupt_files import reading
 from motet._core.real_paths import did_you_mean
+from motet._core.text import listed
 from motet._engine.divergence import of_lines
 from motet._engine.evaluation import Evaluation
 from motet._engine.records import ScoreRow, evaluations_of, read_scores
@@ -118,6 +119,13 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _tables(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
+        if path.is_file():
+            raise StateError(f"{path} is a file; expected the directory of a run or a comparison.")
+        inside = [str(found.parent) for found in sorted(path.glob(f"*/{CONFIG}"))[:3]]
+        if inside:
+            raise StateError(
+                f"{path} holds neither a run nor a comparison itself; name {listed(inside)}."
+            )
         raise StateError(
             f"{path} holds neither a run nor a comparison: {CONFIG} is missing. Make one with "
             f"`motet run --out DIR` or `motet compare --out DIR`.{did_you_mean(path)}"

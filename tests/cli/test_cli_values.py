@@ -1,6 +1,8 @@
 """Wrong values of flags: every one is refused by a sentence that names the flag and the value."""
 
+import errno
 import re
+from pathlib import Path
 
 import pytest
 import typer
@@ -147,3 +149,33 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(motet, tmp_p
     said = " ".join(refused.err.split())
     assert refused.code == 2, said
     assert re.search(r"Did you mean (\S+/)?(study|patients|sites|weights|first|net)", said)
+
+
+def test_what_newcomers_write_is_answered_with_what_to_write(motet, tmp_path):
+    (tmp_path / "my patients.csv").write_text(ROWS)
+    (tmp_path / "a.toml").write_text("[data]\nname = digits\n")
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "config.toml").write_text("")
+    for arguments, answer in (
+        (("data", "--table", "my"), "Did you mean 'my patients.csv'? A path with spaces needs"),
+        (("data", "my patients.csv"), "use `--table 'my patients.csv'`"),
+        (("run", "a.toml"), 'which is "name = digits"; text needs quotes: name = "digits"'),
+        (("run", "-o", "x"), "there is no option -o. Did you mean --ordinal or --out"),
+        (("compare", "--methods", "fedper", "a", "ditto"), "Separate names by commas"),
+        (("report", "runs"), "neither a run nor a comparison itself; name runs/one"),
+        (("report", "a.toml"), "a.toml is a file; expected the directory of a run"),
+    ):
+        more = ("--client-column", "hospital", "--target", "ill") if "--table" in arguments else ()
+        refused = motet(*arguments, *more)
+        assert refused.code == 2
+        assert answer in " ".join(refused.err.split())
+
+
+def test_a_full_disk_is_called_one(motet, monkeypatch):
+    def write(self, *_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write)
+    failed = motet("init", "a.toml", "--data", "digits")
+    assert failed.code == 1
+    assert failed.err == "error: the disk is full. Free some space, or write to another disk.\n"

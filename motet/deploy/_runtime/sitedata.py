@@ -132,7 +132,7 @@ class SiteData:
         )
 
     def clients(self) -> tuple[str, ...]:
-        """Nobody is known before they come."""
+        """Return nothing: clients are not known before they connect."""
         return ()
 
     def load(self, client: str, place: str | None) -> Federation:
