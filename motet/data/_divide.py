@@ -79,7 +79,9 @@ def allot(raw: Raw, partition: Partition, split: Split, seed: int) -> Allotment:
     pool = raw.rows_of("train") if split.official else np.arange(len(raw.y))
     coarse = None if raw.coarse is None else raw.coarse[pool]
     parts = [pool[part] for part in partition.assign(strata[pool], key, coarse)]
-    return _cut_parts(raw, strata, partition.names(raw, parts), parts, split, key)
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    names = partition.names(raw, parts)
+    return _cut(raw, strata, names, np.concatenate(parts), owner, split, key)
 
 
 def allot_sites(
@@ -87,31 +89,32 @@ def allot_sites(
 ) -> Allotment:
     """Assign rows to the sites that they name by number, as `Natural` does by name."""
     pool = raw.rows_of("train") if split.official else np.arange(len(raw.y))
-    parts = [pool[part] for part in group_rows(site[pool], len(names))]
-    there = [number for number, part in enumerate(parts) if len(part)]
-    clients = tuple(names[number] for number in there)
-    return _cut_parts(
-        raw, site, clients, [parts[number] for number in there], split, Key(seed).fold("data")
-    )
+    named = site[pool] if split.official else site
+    there = np.bincount(named, minlength=len(names)) > 0
+    clients = tuple(name for name, has_rows in zip(names, there.tolist(), strict=True) if has_rows)
+    owner = named if len(clients) == len(names) else (np.cumsum(there) - 1)[named]
+    return _cut(raw, site, clients, pool, owner, split, Key(seed).fold("data"))
 
 
-def _cut_parts(
+def _cut(
     raw: Raw,
     strata: NDArray[np.int64],
     clients: tuple[str, ...],
-    parts: list[Rows],
+    pool: Rows,
+    owner: NDArray[np.int64],
     split: Split,
     key: Key,
 ) -> Allotment:
-    """Cut the rows of each client into train, val and test."""
+    """Cut the rows of each client, of which `owner` numbers the pool's, into train, val, test."""
     if split.official and len(raw.rows_of("val")):
         split = replace(split, val=0.0)
     by_class = raw.classes is not None and raw.y.ndim == 1
     labels = np.asarray(raw.y) if by_class else np.zeros(len(raw.y), np.int8)
-    rows = split.cut_all(labels, parts, clients, key.fold("split"))
-    return Allotment(
-        clients, _with_official(raw, strata, parts, rows, key) if split.official else rows
-    )
+    rows = split.cut_all(labels, pool, owner, clients, key.fold("split"))
+    if split.official:
+        parts = [pool[part] for part in group_rows(owner, len(clients))]
+        rows = _with_official(raw, strata, parts, rows, key)
+    return Allotment(clients, rows)
 
 
 def _with_official(

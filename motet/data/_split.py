@@ -95,7 +95,8 @@ class Split:
     def cut_all(
         self,
         labels: NDArray[Any],
-        parts: Sequence[NDArray[np.int64]],
+        rows: NDArray[np.int64],
+        owner: NDArray[np.int64],
         clients: Sequence[str],
         key: Key,
     ) -> Assignment:
@@ -103,26 +104,28 @@ class Split:
 
         Args:
             labels: Label of each row of the data; clients number their own labels.
-            parts: Rows of each client.
+            rows: Rows of all clients; those of one client are cut in this order.
+            owner: Number of the client of each of these rows.
             clients: Their names; client c cuts with the key `key.fold(c)`.
             key: Of all cuts.
         """
-        sizes = np.asarray([len(part) for part in parts], np.int64)
-        owner, rows, first = _grouped(labels, parts, sizes)
+        sizes = np.bincount(owner, minlength=len(clients))
+        owner, rows, first = _grouped(labels, rows, owner, len(clients))
         stock, holder = np.diff(np.append(first, len(rows))), owner[first]
         counts = self._counts(stock, holder, sizes)
         number = np.arange(len(first)) - np.searchsorted(holder, holder)  # of the client's labels
         # Rows of a group in a random order: the first are for training, then val, then test.
         shuffled = np.arange(len(rows))
-        cut = np.flatnonzero(stock > counts[0]).tolist()
-        names = [(clients[holder[group]], "deal", int(number[group])) for group in cut]
-        starts, ends = first.tolist(), np.append(first[1:], len(rows)).tolist()
-        for group, random in zip(cut, key.numpy_streams(names), strict=True):
-            random.shuffle(shuffled[starts[group] : ends[group]])
+        cut = stock > counts[0]
+        pairs = zip(holder[cut].tolist(), number[cut].tolist(), strict=True)
+        names = [(clients[client], "deal", label) for client, label in pairs]
+        bounds = zip(first[cut].tolist(), (first + stock)[cut].tolist(), strict=True)
+        for (start, end), random in zip(bounds, key.numpy_streams(names), strict=True):
+            random.shuffle(shuffled[start:end])
         split = np.empty(len(rows), np.int8)
         split[shuffled] = _splits_in_order(counts)
         del shuffled  # a million rows are eight megabytes
-        return _assigned(3 * owner + split, rows, 3 * len(parts))
+        return _assigned(3 * owner + split, rows, 3 * len(clients))
 
     def _counts(
         self, stock: NDArray[np.int64], holder: NDArray[np.int64], sizes: NDArray[np.int64]
@@ -140,16 +143,15 @@ class Split:
 
 
 def _grouped(
-    labels: NDArray[Any], parts: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]
+    labels: NDArray[Any], rows: NDArray[np.int64], owner: NDArray[np.int64], clients: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Sort rows by client and label: each row's client, the rows, and where each group starts.
 
     A group is a client's rows of one label.
     """
-    owner, rows = np.repeat(np.arange(len(parts)), sizes), np.concatenate(parts)
     codes, kinds = _ranks(labels)
     group = owner * kinds + codes[rows]
-    order = stable_order(group, len(parts) * kinds)
+    order = stable_order(group, clients * kinds)
     group = group[order]
     new = np.ones(len(rows), bool)
     new[1:] = group[1:] != group[:-1]
@@ -178,12 +180,13 @@ def _splits_in_order(
 def _assigned(cell: NDArray[np.int64], rows: NDArray[Any], cells: int) -> Assignment:
     """Group rows by cell, in ascending order within each."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=cells))])
-    cell_of = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
+    last = int(rows.max(initial=-1))
+    cell_of = np.full(last + 1, -1, np.int64)
     cell_of[rows] = cell
     ascending = np.flatnonzero(cell_of >= 0)  # then a stable order by cell keeps it
-    index = ascending[stable_order(cell_of[ascending], cells)]
-    small = index.max(initial=0) < 2**31
-    return Assignment(index.astype(np.int32 if small else np.int64), offsets)
+    order = stable_order(cell_of[ascending], cells)
+    index = order if len(ascending) == last + 1 else ascending[order]
+    return Assignment(index.astype(np.int32 if last < 2**31 else np.int64), offsets)
 
 
 def _apportion_all(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet.data._columns import Column
+from motet.data._partition.counts import stable_order
 from motet.data._schema import Schema
 from motet.data._tables.blocks import Block, Noticed, counted, read_block
 from motet.data._tables.encode import in_threads
@@ -115,7 +116,7 @@ class Grouped:
         self.site, self.sites = site, sites
         self.rows: Counts = np.bincount(site, minlength=sites)
         is_sorted = bool((site[1:] >= site[:-1]).all())
-        self._order = None if is_sorted else np.argsort(site, kind="stable")
+        self._order = None if is_sorted else stable_order(site, sites)
         self._starts = np.concatenate([[0], np.cumsum(self.rows)[:-1]])
 
     def count(self, holes: NDArray[np.bool_]) -> Counts:
@@ -131,12 +132,12 @@ class Grouped:
         shares = np.maximum(known, 1)
         filled = _with(values, holes, 0.0)
         mean = np.bincount(self.site, weights=filled, minlength=self.sites) / shares
-        off = filled - (np.repeat(mean, self.rows) if self._order is None else mean[self.site])
+        off = mean.take(self.site)
+        np.subtract(filled, off, out=off)
         off[holes] = 0.0
         off *= off
         spread: Floats = np.bincount(self.site, weights=off, minlength=self.sites).astype(float)
-        low = self._extreme(np.minimum, _with(filled, holes, np.inf))
-        high = self._extreme(np.maximum, _with(filled, holes, -np.inf))
+        low, high = self._extremes(values)
         empty = known == 0
         low[empty], high[empty] = np.inf, -np.inf
         return known.astype(np.int64), mean, spread, low, high
@@ -149,12 +150,13 @@ class Grouped:
         ones = counts.reshape(self.sites, width + 1)[:, 1:]
         return [share_moments(ones[:, place], self.rows) for place in range(width)]
 
-    def _extreme(self, which: np.ufunc, values: Floats) -> Floats:
+    def _extremes(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the largest value of each site that is not NaN, if it has one."""
         if not len(values):
-            return np.zeros(self.sites)
+            return np.zeros(self.sites), np.zeros(self.sites)
         starts = np.minimum(self._starts, len(values) - 1)  # sites without rows, at the end
-        ordered = values if self._order is None else values[self._order]
-        return np.asarray(which.reduceat(ordered, starts))
+        ordered = values if self._order is None else values.take(self._order)
+        return np.fmin.reduceat(ordered, starts), np.fmax.reduceat(ordered, starts)
 
 
 def share_moments(ones: Counts, rows: Counts) -> Moments:

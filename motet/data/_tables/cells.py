@@ -97,7 +97,8 @@ def same_spelling(text: str) -> str:
     >>> same_spelling("CLEVELAND ") == same_spelling("cleveland"), same_spelling("3.0")
     (True, '3')
     """
-    return _without_point(tidy(unicodedata.normalize("NFKC", text)).casefold())
+    composed = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return _without_point(tidy(composed).casefold())
 
 
 def exact_spelling(text: str) -> str:

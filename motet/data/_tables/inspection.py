@@ -17,6 +17,8 @@ from motet.data._schema import Schema
 from motet.data._tables.cells import is_text, plain
 from motet.data._tables.fixes import fix
 
+Rows = NDArray[Any]
+
 LOOKED_AT = 20_000  # rows that are compared with the target
 FIRST_ROWS = 500  # of those, the ones that are compared first
 FEWEST_ROWS = 30  # below this, unique or separating values are no surprise
@@ -35,14 +37,16 @@ def inspect(
     few_test_rows: int,
 ) -> list[str]:
     """Return warnings about columns and sites."""
+    site, train = rows.clients_of(0)
     return [
         *_id_like(schema, table),
-        *_constant(schema, x, rows),
+        *_constant(schema, x, train),
         *_large(schema),
-        *_leaks(schema, x, y, rows),
+        *_leaks(schema, x, y, train),
         *near_duplicates(clients),
-        *_other_labels(schema, y, rows, clients),
-        *_sites(schema, y, rows, clients, few_test_rows),
+        *_other_labels(schema, y, site, train, clients),
+        *_few_test_rows(rows.sizes[:, 2], clients, few_test_rows),
+        *_single_class(schema, y, site, train, clients),
     ]
 
 
@@ -67,8 +71,7 @@ def _id_like(schema: Schema, table: Any) -> list[str]:
     return found
 
 
-def _constant(schema: Schema, x: NDArray[np.float32], rows: Assignment) -> list[str]:
-    _, train = rows.clients_of(0)
+def _constant(schema: Schema, x: NDArray[np.float32], train: Rows) -> list[str]:
     found, place = [], 0
     for column in schema.columns:
         width = len(column.features)
@@ -100,13 +103,12 @@ def _large(schema: Schema) -> list[str]:
 
 
 def _other_labels(
-    schema: Schema, y: NDArray[Any], rows: Assignment, clients: Sequence[str]
+    schema: Schema, y: NDArray[Any], site: Rows, train: Rows, clients: Sequence[str]
 ) -> list[str]:
     """Find a site whose labels no other site has, such as 0 and 1 among texts."""
     labels = schema.target.labels
     if not labels or schema.target.kind != "classes" or not 2 < len(clients) < MANY_SITES:
         return []
-    site, train = rows.clients_of(0)
     there = np.zeros((len(clients), len(labels)), bool)
     there[site, np.asarray(y)[train]] = True
     alone = there & (there.sum(axis=0) == 1)
@@ -122,9 +124,8 @@ def _other_labels(
     ]
 
 
-def _leaks(schema: Schema, x: NDArray[np.float32], y: NDArray[Any], rows: Assignment) -> list[str]:
+def _leaks(schema: Schema, x: NDArray[np.float32], y: NDArray[Any], train: Rows) -> list[str]:
     """Find inputs that tell the target without a mistake."""
-    _, train = rows.clients_of(0)
     train = train[:: max(1, len(train) // LOOKED_AT)]
     if (
         len(train) < FEWEST_ROWS
@@ -208,32 +209,32 @@ def near_duplicates(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _sites(
-    schema: Schema,
-    y: NDArray[Any],
-    rows: Assignment,
-    clients: Sequence[str],
-    few_test_rows: int,
+def _few_test_rows(
+    test: NDArray[np.int64], clients: Sequence[str], few_test_rows: int
 ) -> list[str]:
-    found = []
-    test = rows.sizes[:, 2]
     few = [clients[int(i)] for i in np.flatnonzero(test < few_test_rows)]
-    if few and few_test_rows > 0:
-        least = int(test.min())
-        found.append(
-            f"{plural(len(few), 'site')} with fewer than {few_test_rows} test rows "
-            f"({listed(few, most=SHOWN)}; the least has {least}): their own scores say little."
-        )
-    if schema.target.kind == "classes":
-        client_of, train = rows.clients_of(0)
-        target = np.asarray(y)[train]
-        low, high = np.full(len(clients), len(schema.target.labels)), np.full(len(clients), -1)
-        np.minimum.at(low, client_of, target)
-        np.maximum.at(high, client_of, target)
-        single = [clients[int(i)] for i in np.flatnonzero(low == high)]
-        if single and len(schema.target.labels) > 1:
-            found.append(
-                f"{plural(len(single), 'site')} with training rows of one class only "
-                f"({listed(single, most=SHOWN)})."
-            )
-    return found
+    if not few or few_test_rows <= 0:
+        return []
+    return [
+        f"{plural(len(few), 'site')} with fewer than {few_test_rows} test rows "
+        f"({listed(few, most=SHOWN)}; the least has {test.min()}): their own scores say little."
+    ]
+
+
+def _single_class(
+    schema: Schema, y: NDArray[Any], site: Rows, train: Rows, clients: Sequence[str]
+) -> list[str]:
+    labels = len(schema.target.labels)
+    if schema.target.kind != "classes" or labels < 2:
+        return []
+    target = np.asarray(y)[train]
+    low, high = np.full(len(clients), labels), np.full(len(clients), -1)
+    np.minimum.at(low, site, target)
+    np.maximum.at(high, site, target)
+    single = [clients[int(i)] for i in np.flatnonzero(low == high)]
+    if not single:
+        return []
+    return [
+        f"{plural(len(single), 'site')} with training rows of one class only "
+        f"({listed(single, most=SHOWN)})."
+    ]

@@ -234,7 +234,7 @@ def aggregate_training(
     row_name: Callable[[int], str],
     reading: Reading | None = None,
 ) -> Aggregates:
-    """Aggregate the training rows of each site, in their order."""
+    """Aggregate the training rows of each site."""
     site, rows = _training(allotment.rows)
     return aggregate(
         schema, table, site, allotment.clients, rows=rows, row_name=row_name, reading=reading
@@ -242,8 +242,15 @@ def aggregate_training(
 
 
 def _training(rows: Assignment) -> tuple[Rows, Rows]:
-    """Return site and row of all training rows, site by site and in the order of the table."""
-    return rows.clients_of(0)
+    """Return site and row of all training rows, in the order of the table.
+
+    Sums by site are then much faster than site by site: an addition need not wait for the last one.
+    """
+    owner = np.full(int(rows.index.max(initial=-1)) + 1, -1, np.int64)
+    site, train = rows.clients_of(0)
+    owner[train] = site
+    ascending = np.flatnonzero(owner >= 0)
+    return owner[ascending], ascending
 
 
 def training_medians(

@@ -52,20 +52,23 @@ def merged(cells: Cells, *, ignore_case: bool) -> Merged:
     # The most frequent spelling stays, and of equally frequent ones the first in order.
     chosen = {
         name: min(codes, key=lambda code: (-counts[code], cells.values[code]))
+        if len(codes) > 1
+        else codes[0]
         for name, codes in groups.items()
     }
     spelled = {name: " ".join(cells.values[code].split()) for name, code in chosen.items()}
     ordered = in_order(list(spelled.values()))
     place = {text: number for number, text in enumerate(ordered)}
-    table = np.full(len(cells.values) + 1, -1, np.int32)
+    numbers = [-1] * (len(cells.values) + 1)
     for name, codes in groups.items():
-        table[codes] = place[spelled[name]]
+        for code in codes:
+            numbers[code] = place[spelled[name]]
     variants = {
         spelled[name]: tuple(cells.values[code] for code in codes if code != chosen[name])
         for name, codes in groups.items()
         if len(codes) > 1
     }
-    return Merged(Cells(table[cells.codes], tuple(ordered)), variants)
+    return Merged(Cells(np.asarray(numbers, np.int32)[cells.codes], tuple(ordered)), variants)
 
 
 def in_order(texts: list[str]) -> list[str]:
@@ -74,7 +77,10 @@ def in_order(texts: list[str]) -> list[str]:
     >>> in_order(["10", "9"]), in_order(["b", "a10", "a9"])
     (['9', '10'], ['a10', 'a9', 'b'])
     """
-    numbers = [to_number(text, ".") for text in texts]
-    if any(number is None or math.isnan(number) for number in numbers):
-        return sorted(texts)
+    numbers: list[float] = []
+    for text in texts:
+        number = to_number(text, ".")
+        if number is None or math.isnan(number):
+            return sorted(texts)
+        numbers.append(number)
     return [text for _, text in sorted(zip(numbers, texts, strict=True))]
