@@ -199,3 +199,63 @@ def test_a_file_that_is_no_table_is_called_what_it_is(contents, sentence, tmp_pa
 def test_ids_keep_their_zeros_although_the_header_is_written_in_another_way(tmp_path):
     text = PLAIN.replace("hospital", " Hospital ").replace("Bern", "007").replace("Genf", "012")
     assert opened(tmp_path / "t.csv", text).clients == ("007", "012", "Zürich")
+
+
+THOUSANDS = ["1.234", "2,5", "12,75", "3"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "asked", "numbers", "said"),
+    [
+        (THOUSANDS, {}, [1234, 2.5, 12.75, 3], '"1.234" is read as 1234. If it is 1.234, name'),
+        (THOUSANDS, {"decimal": "."}, [1.234, 2.5, 12.75, 3], None),
+        (["1.234", "2,5", "1.5", "3"], {}, [1.234, 2.5, 1.5, 3], '"1.234" is read as 1.234.'),
+        (["1.234.567", "2.345", "8", "9"], {}, [1234567, 2345, 8, 9], '"2.345" is read as 2345'),
+        (["1,234", "2.5", "8", "9"], {}, [1234, 2.5, 8, 9], '"1,234" is read as 1234. If it'),
+        (["1.234", "2.345", "8", "9"], {}, [1.234, 2.345, 8, 9], None),
+    ],
+)
+def test_a_mark_that_may_mean_thousands_is_said(cells, asked, numbers, said, tmp_path):
+    data = opened(tmp_path / "t.csv", table(cells * (ROWS // 4), ";"), **asked)
+    assert inputs(data)[:4, 1].tolist() == [np.float32(number) for number in numbers]
+    notes = [note for note in data.notes if "is read as" in note and '"cost"' in note]
+    assert any(said in note for note in notes) if said else not any("1" in n[16:] for n in notes)
+    flag = re.search(r"`--decimal (.)`", " ".join(notes))
+    if flag:  # followed literally, it reads the other number and says nothing more
+        again = opened(tmp_path / "t.csv", table(cells * (ROWS // 4), ";"), decimal=flag[1])
+        assert inputs(again)[:4, 1].tolist() != inputs(data)[:4, 1].tolist()
+
+
+def test_points_between_thousands_beside_decimal_points_are_asked_about(tmp_path):
+    lines = table(["1.234.567", "2.345.678"] * (ROWS // 2), ";").splitlines()
+    text = "\n".join(line + (";mg" if n == 0 else ";2.5") for n, line in enumerate(lines))
+    with pytest.raises(DataError, match=r"a point between thousands .*`--decimal ,`"):
+        opened(tmp_path / "t.csv", text)
+    data = opened(tmp_path / "t.csv", text, decimal=",")
+    assert inputs(data)[0, 1:].tolist() == [1234567, 2.5]
+
+
+def test_a_new_row_is_read_with_the_decimal_separator_of_training(tmp_path):
+    data = opened(tmp_path / "t.csv", table(THOUSANDS * (ROWS // 4), ";"))
+    (tmp_path / "new.csv").write_text("age;cost\n50;1.234\n")
+    from motet._export.reading import read_rows
+
+    for rows in (tmp_path / "new.csv", [{"age": "50", "cost": "1.234"}]):
+        read = read_rows(rows, data.schema)
+        assert data.schema.encode(read.table).x.tolist() == [[50, 1234]]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (unicodedata.normalize("NFD", "Zürich"), "with U+0308, combining diaeresis"),
+        ("Zürich\u200b", "with U+200B, zero width space"),
+    ],
+)
+def test_a_name_that_only_looks_the_same_is_merged_and_its_character_named(other, said, tmp_path):
+    text = table(["1.5"] * ROWS).replace("Zürich", other, 3)
+    data = opened(tmp_path / "t.csv", text)
+    assert data.clients == ("Bern", "Genf", "Zürich")
+    (note,) = [note for note in data.notes if "Unicode form" in note]
+    assert said in note
+    assert "merge-spellings" not in note  # such names are never kept apart

@@ -29,11 +29,12 @@ from motet.data._tables.cells import (
     to_cells,
 )
 from motet.data._tables.fixes import fix
-from motet.data._tables.numbers import CLOCK, YES_NO, is_yes_no, to_hours, with_unit
+from motet.data._tables.numbers import CLOCK, YES_NO, is_yes_no, other_mark, to_hours, with_unit
 from motet.data._tables.options import TableOptions
 from motet.data._tables.spellings import merged
 from motet.errors import DataError, RequestError
 
+MARKS = {".": "a point", ",": "a comma"}
 MOSTLY = 0.5  # share of rows from which a column with some texts counts as numbers
 
 
@@ -122,7 +123,9 @@ def _number(name: str, column: Any, options: TableOptions) -> Column:
         raise DataError(
             f'column "{name}" has no value in any row. Leave it out with {fix("drop", name)}.'
         )
-    return Column(name=name, unit=options.units.get(name))
+    # So that true and "TRUE" are accepted in new rows, too.
+    is_answer = str(column.type) == "bool"
+    return Column(name=name, unit=options.units.get(name, YES_NO if is_answer else None))
 
 
 def _categorical(
@@ -251,6 +254,15 @@ def _note_text(name: str, cells: Cells, found: Found, row_name: RowName, decimal
             f'column "{name}" holds numbers with a comma ("{cells.values[0]}" in '
             f"{row_name(cells.first(0))}). Read it as a decimal comma with {fix('decimal', ',')}, "
             f"or leave the column out with {fix('drop', name)}."
+        )
+    other = other_mark(decimal)
+    if wrong and not numbers_of(cells, other)[1]:
+        text = cells.values[wrong[0]]
+        raise DataError(
+            f'column "{name}" holds numbers with {MARKS[decimal]} between thousands ("{text}" in '
+            f"{row_name(cells.first(wrong[0]))}), and the decimal separator is {MARKS[decimal]} "
+            f"elsewhere. Name another one with {fix('decimal', other)}, or leave the column out "
+            f"with {fix('drop', name)}."
         )
     _refuse_units(name, cells, decimal, row_name)
     _refuse_some(name, "numbers", cells, wrong, row_name)

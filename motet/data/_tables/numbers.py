@@ -42,7 +42,7 @@ def to_number(text: str, decimal: str) -> float | None:
     cleaned = text.strip().replace("\N{MINUS SIGN}", "-")
     if "_" in cleaned:  # which Python reads as a separator of digits
         return None
-    groups = _other(decimal)
+    groups = other_mark(decimal)
     if groups in cleaned:
         whole, _, rest = cleaned.partition(decimal)
         if not _GROUPS[groups].fullmatch(whole) or groups in rest:
@@ -55,7 +55,8 @@ def to_number(text: str, decimal: str) -> float | None:
         return None
 
 
-def _other(decimal: str) -> str:
+def other_mark(decimal: str) -> str:
+    """Return the mark that is not the decimal separator."""
     return "," if decimal == "." else "."
 
 
@@ -130,7 +131,7 @@ def read_numbers(texts: Sequence[str], decimal: str, unit: str | None) -> list[f
             if read[place] is None:
                 found = with_unit(text, decimal)
                 read[place] = found.number if found is not None and found.unit == unit else None
-    other = _other(decimal)
+    other = other_mark(decimal)
     wrong = [place for place, number in enumerate(read) if number is None]
     unclear = any(_groups_only(text, other) for text in texts)
     if wrong and not unclear and all(other in texts[place] for place in wrong):
@@ -167,6 +168,15 @@ def is_yes_no(texts: Sequence[str]) -> bool:
     known = {word: _YES_NO.get(word) for word in folded}
     is_word = any(len(word) > 1 for word in folded) or folded == {"y", "n"}
     return is_word and set(known.values()) == {0.0, 1.0}
+
+
+def thousand_or_fraction(texts: Sequence[str], mark: str) -> str | None:
+    """Find a text that is a thousand or a fraction, depending on what the mark means.
+
+    >>> thousand_or_fraction(["2", "0.125", "1.234"], "."), thousand_or_fraction(["1.5"], ".")
+    ('1.234', None)
+    """
+    return next((t for t in texts if t.count(mark) == 1 and _groups_only(t, mark)), None)
 
 
 def _groups_only(text: str, mark: str) -> bool:

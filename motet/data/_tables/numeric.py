@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from motet.data._tables.cells import Cells, MissingValues, is_text, numbers_of, plain, to_cells
-from motet.data._tables.numbers import CLOCK, YES_NO, to_number, units_in
+from motet.data._tables.fixes import fix
+from motet.data._tables.numbers import (
+    CLOCK,
+    YES_NO,
+    other_mark,
+    read_numbers,
+    thousand_or_fraction,
+    to_number,
+    units_in,
+)
 
 USUAL = 0.2  # share of the texts that have a unit, if it is one
 
@@ -34,6 +43,7 @@ def numeric_text(
     keep: Sequence[str] = (),
     no_units: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
+    decimal_is_given: bool = False,
 ) -> Numeric:
     """Turn text columns that hold numbers only, such as " 1", "?" or "20 kg", into numbers.
 
@@ -44,6 +54,7 @@ def numeric_text(
         keep: Columns that stay text.
         no_units: Columns in which a text with a unit is text: those to predict.
         units: The unit that each column may have; None: any, if it is the same in all rows.
+        decimal_is_given: Whether the user named the decimal separator.
     """
     import pyarrow
 
@@ -65,6 +76,8 @@ def numeric_text(
         values = values.cast(pyarrow.int64()) if whole else values
         found = found._replace(table=found.table.set_column(place, name, values))
         _remark(found, name, cells, decimal, unit)
+        if not decimal_is_given:
+            found.remarks.extend(_on_marks(name, cells.values, decimal))
     return found
 
 
@@ -85,6 +98,21 @@ def _remark(found: Numeric, name: str, cells: Cells, decimal: str, unit: str) ->
         found.units[name] = unit
         said += f", in {unit}"
     found.remarks.append(f"{said}, and so on.")
+
+
+def _on_marks(name: str, texts: Sequence[str], decimal: str) -> list[str]:
+    """Say how 1.234 is read if that is not obvious, and how to read it in the other way."""
+    other = other_mark(decimal)
+    text = thousand_or_fraction(texts, other)
+    if text is None and any(other in t and to_number(t, decimal) is None for t in texts):
+        text = thousand_or_fraction(texts, decimal)
+    if text is None:
+        return []
+    read, instead = (to_number(text, mark) for mark in (decimal, other))
+    said = f'column "{name}": "{text}" is read as {read:.15g}.'
+    if None in read_numbers(texts, other, None):  # 1.5 beside it leaves no other way
+        return [said]
+    return [f"{said} If it is {instead:.15g}, name the decimal separator: {fix('decimal', other)}."]
 
 
 def _may_be_numbers(column: Any, missing: MissingValues, decimal: str, unit: str | None) -> bool:

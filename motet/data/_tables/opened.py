@@ -28,6 +28,7 @@ class HowToRead:
         as_text: Columns that are read as text, such as ids with leading zeros.
         target: The column to predict, in which "5 mg" is a class and not a number with a unit.
         units: The unit that each column may have; None: any, if it is the same in all rows.
+        likely_decimal: Decimal separator of a schema, for tables that do not tell theirs.
         every_row: Whether each row counts, also one without a value, unless it is after the last.
     """
 
@@ -42,6 +43,7 @@ class HowToRead:
     as_text: tuple[str, ...] = ()
     target: str | None = None
     units: Mapping[str, str] | None = None
+    likely_decimal: str | None = None
     every_row: bool = False
 
     @classmethod
@@ -53,6 +55,7 @@ class HowToRead:
             as_text=tuple(codes) if as_text is None else as_text,
             target=schema.target.name,
             units={c.name: c.unit for c in schema.columns if c.unit},
+            likely_decimal=schema.decimal,
         )
 
     def numeric(self, table: Any, decimal: str | None = None) -> Numeric:
@@ -60,10 +63,11 @@ class HowToRead:
         return numeric_text(
             table,
             MissingValues(self.na),
-            decimal or self.decimal or ".",
+            decimal or self.decimal or self.likely_decimal or ".",
             keep=self.as_text,
             no_units=() if self.target is None else (self.target,),
             units=self.units,
+            decimal_is_given=(self.decimal or self.likely_decimal) is not None,
         )
 
 

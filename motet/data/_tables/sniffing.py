@@ -17,9 +17,14 @@ DELIMITERS = (",", ";", "\t", "|")
 LIKELY = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp932", "gb18030", "big5", "euc_kr")
 OLD_WESTERN = ("cp850", "mac_roman")  # of DOS and old Macintoshes
 _UNIT = re.compile(r"(?<=\d)\s*[^\d,.]{1,15}$")
-_COMMA = re.compile(r"[+-]?\d+,\d+")
-_POINT = re.compile(r"[+-]?\d*\.\d+")
-_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+# Cells that tell the decimal separator: 1,5 and 0,250 and 1.234,5 and 1.234.567, but not 1,234.
+_TELLING = {
+    mark: re.compile(
+        rf"[+-]?(\d*{at}(?!\d{{3}}$)\d+|\d{{4,}}{at}\d+|0?{at}\d+"
+        rf"|[1-9]\d{{0,2}}({other}\d{{3}})+{at}\d+|[1-9]\d{{0,2}}({other}\d{{3}}){{2,}})"
+    )
+    for mark, at, other in ((",", ",", r"\."), (".", r"\.", ","))
+}
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -139,7 +144,9 @@ def decoded_sample(contents: bytes | memoryview, encoding: str) -> str:
     return text[:cut] if cut > 0 else text
 
 
-def sniff(sample: str, delimiter: str | None, decimal: str | None) -> Dialect:
+def sniff(
+    sample: str, delimiter: str | None, decimal: str | None, likely_decimal: str = "."
+) -> Dialect:
     r"""Find out how cells are separated, from the first lines of a file.
 
     >>> sniff("a;b\n1,5;2\n2,5;3\n", None, None)
@@ -151,7 +158,7 @@ def sniff(sample: str, delimiter: str | None, decimal: str | None) -> Dialect:
     if announced:  # the line by which Excel is told the delimiter
         skip, sample, delimiter = 1, rest, delimiter or announced.group(1)
     chosen = delimiter or max(DELIMITERS, key=lambda mark: _consistency(sample, mark))
-    return Dialect(chosen, decimal or _decimal(rows_of(sample, chosen)), skip)
+    return Dialect(chosen, decimal or _decimal(rows_of(sample, chosen), likely_decimal), skip)
 
 
 def _consistency(sample: str, delimiter: str) -> tuple[float, int]:
@@ -169,13 +176,14 @@ def rows_of(sample: str, delimiter: str) -> list[list[str]]:
         return [line.split(delimiter) for line in sample.splitlines() if line]
 
 
-def _decimal(rows: list[list[str]]) -> str:
+def _decimal(rows: list[list[str]], likely: str) -> str:
+    """Find the decimal separator; `likely` if no cell tells it: 1.234 alone may be a thousand."""
     # Without units and without spaces between groups of digits: 1 234,5 kg.
     cells = [GAPS.sub("", _UNIT.sub("", cell.strip())) for row in rows[1:] for cell in row]
-    with_comma = [cell for cell in cells if _COMMA.fullmatch(cell)]
-    # 1,234 alone may be a thousand: a decimal comma shows in cells such as 1,5 or 0,25.
-    decimal = any(not _GROUPED.fullmatch(cell) or cell.startswith("0") for cell in with_comma)
-    return "," if decimal and not any(_POINT.fullmatch(cell) for cell in cells) else "."
+    comma, point = (any(map(_TELLING[mark].fullmatch, cells)) for mark in ",.")
+    if comma and point:
+        return "."
+    return "," if comma else "." if point else likely
 
 
 def check_encoding(encoding: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from motet._core.text import listed
-from motet.data._tables.cells import Cells, exact_spelling, same_spelling
+from motet.data._tables.cells import Cells, exact_spelling, same_spelling, tidy
 from motet.data._tables.fixes import switched
 from motet.data._tables.numbers import to_number
 
@@ -31,15 +32,40 @@ class Merged(NamedTuple):
             return None
         shown = [_read_as(name, texts) for name, texts in list(self.variants.items())[:3]]
         more = f" and {len(self.variants) - 3} more" if len(self.variants) > 3 else ""
-        return (
-            f"{what}: case and spaces do not count, so {', '.join(shown)}{more}. To keep them "
-            f"apart, use {switched('merge_spellings', on=False)}."
-        )
+        pairs = [(name, text) for name, texts in self.variants.items() for text in texts]
+        unseen = sum(looks_alike(name, text) for name, text in pairs)
+        said = f"{what}: case and spaces do not count, so {', '.join(shown)}{more}."
+        if unseen:
+            said = (
+                f"{what}: case, spaces and how characters are encoded (Unicode form, invisible "
+                f"marks) do not count, so {', '.join(shown)}{more}."
+            )
+        if unseen == len(pairs):  # always merged
+            return said
+        return f"{said} To keep them apart, use {switched('merge_spellings', on=False)}."
 
 
 def _read_as(name: str, texts: tuple[str, ...]) -> str:
-    quoted = listed([f'"{text}"' for text in texts])
+    said = (name, *texts)
+    quoted = listed([f'"{text}"{_form(text, said[:n])}' for n, text in enumerate(texts, 1)])
     return f'{quoted} {"is" if len(texts) == 1 else "are"} read as "{name}"'
+
+
+def looks_alike(name: str, text: str) -> bool:
+    """Tell whether two spellings differ in characters, but look the same in print."""
+    return name != text and tidy(name) == tidy(text) and name.split() != text.split()
+
+
+def _form(text: str, before: tuple[str, ...]) -> str:
+    """Name a character by which a text differs from one before it that looks the same."""
+    name = next((name for name in before if looks_alike(name, text)), None)
+    if name is None:
+        return ""
+    # ASCII letters differ, too, where an accent is a character of its own.
+    differ = [c for c in (*text, *name) if (c in text) != (c in name)]
+    other = min(differ, key=str.isascii)
+    which = "with" if other in text else "without"
+    return f" ({which} U+{ord(other):04X}, {unicodedata.name(other, 'unnamed').lower()})"
 
 
 def merged(cells: Cells, *, ignore_case: bool) -> Merged:

@@ -64,7 +64,7 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
 
     check_encoding(encoding)
     sample = decoded_sample(contents, encoding)
-    dialect = sniff(sample, how.delimiter, how.decimal)
+    dialect = sniff(sample, how.delimiter, how.decimal, how.likely_decimal or ".")
     contents, repairs = repaired(
         contents, sample, dialect.delimiter, wide=encoding.startswith(("utf-16", "utf-32"))
     )
