@@ -37,10 +37,24 @@ def visits():
     return "\n".join(lines) + "\n"
 
 
-def deploy(tmp_path, method, **options):
+def with_labels():
+    """Visits with two targets of yes and no, and an input of true and false."""
+    header, *rows = visits().splitlines()
+    lines = [header.replace("y", "stroke,death,smokes")]
+    for number, row in enumerate(rows):
+        answers = (
+            ("yes", "no")[number % 5 % 2],
+            "01"[number % 7 % 2],
+            ("TRUE", "FALSE")[number % 2],
+        )
+        lines.append(",".join([row.rpartition(",")[0], *answers]))
+    return "\n".join(lines) + "\n"
+
+
+def deploy(tmp_path, method, text=None, target="y", **options):
     """Write a deployment of a table."""
-    (tmp_path / "visits.csv").write_text(visits())
-    data = {"table": str(tmp_path / "visits.csv"), "client": "site", "target": "y"}
+    (tmp_path / "visits.csv").write_text(text or visits())
+    data = {"table": str(tmp_path / "visits.csv"), "client": "site", "target": target}
     data |= {"categorical": ["sex"], "missing": "client-median", "standardize": "site"}
     experiment = experiment_from_dict(
         {
@@ -94,6 +108,25 @@ def test_the_model_of_a_site_is_that_of_the_simulation(tmp_path, method):
         assert exported.about["round"] == 2
         assert exported.about["scores"]["test"]["examples"] > 0
         assert "3 clients trained together" in exported.card.read_text()
+
+
+def test_several_targets_are_learned_in_a_deployment_as_in_the_simulation(tmp_path):
+    experiment, place = deploy(tmp_path, "fedper", with_labels(), ["stroke", "death"])
+    play(place)
+    simulated = experiment.start(experiment.federation())
+    for _ in range(2):
+        simulated.advance()
+    rows = [{"age": 61.5, "sex": "m", "smokes": True}, {"age": None, "sex": "F", "smokes": "no"}]
+    for site in place.sites:
+        export_site(place.site(site), tmp_path / "models" / site, onnx=False)
+        motet.export(simulated, site, tmp_path / "simulated" / site, onnx=False)
+        own, wanted = (
+            motet.load_predictor(tmp_path / folder / site).predict_rows(rows)
+            for folder in ("models", "simulated")
+        )
+        assert own.labels == ("stroke", "death")
+        assert own.values.shape == (2, 2)
+        np.testing.assert_allclose(own.values, wanted.values, atol=1e-5)
 
 
 def test_a_site_without_a_model_is_told_how_to_get_one(tmp_path):

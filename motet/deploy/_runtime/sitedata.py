@@ -88,7 +88,7 @@ class SiteData:
         target_shape: Of one target; () unless targets are sequences.
         labels: Class names, in order; needed where a table's target is text.
         features: Input columns of a table, in order.
-        target: Target column of a table.
+        target: Target column of a table; several are labels, and need `schema`.
         split: Column of a table that says train, val or test.
         val: Share to cut from the training examples for validation, where nothing else is given.
         test: Likewise.
@@ -108,7 +108,7 @@ class SiteData:
     target_shape: tuple[int, ...] = ()
     labels: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
-    target: str | None = None
+    target: str | tuple[str, ...] | None = None
     split: str | None = None
     val: float = 0.2
     test: float = 0.2
@@ -168,7 +168,7 @@ class SiteData:
                 return Schema.from_dict(json.loads(self.schema))
             except (ValueError, RecursionError):
                 raise RequestError("schema of [data] is not JSON.") from None
-        if self.features is None or self.target is None:
+        if self.features is None or not isinstance(self.target, str):
             raise RequestError("[data] needs schema= before a site can give a table.")
         kind: TargetKind = "regression" if self.classes is None else "classes"
         labels = self.labels or tuple(map(str, range(self.classes or 0)))
