@@ -227,11 +227,9 @@ def _single_class(
     labels = len(schema.target.labels)
     if schema.target.kind != "classes" or labels < 2:
         return []
-    target = np.asarray(y)[train]
-    low, high = np.full(len(clients), labels), np.full(len(clients), -1)
-    np.minimum.at(low, site, target)
-    np.maximum.at(high, site, target)
-    single = [clients[int(i)] for i in np.flatnonzero(low == high)]
+    target, first = np.asarray(y)[train], np.flatnonzero(np.diff(site, prepend=-1))
+    same = np.minimum.reduceat(target, first) == np.maximum.reduceat(target, first)
+    single = [clients[number] for number in site[first[same]].tolist()]
     if not single:
         return []
     return [
