@@ -84,7 +84,8 @@ def _why_left(recipe: Recipe) -> str:
 def _table(judged: JudgedRecipe) -> Iterator[str]:
     recipe, results = judged.recipe, judged.results
     yield f"### {recipe.about.title}\n\n"
-    yield f"{recipe.about.table}; published numbers: {recipe.about.source}.\n"
+    table = recipe.about.table
+    yield f"{table[0].upper()}{table[1:]}; published numbers: {recipe.about.source}.\n"
     yield f"Scale {about_scale(recipe, results.scale)}. Margin {recipe.rule.margin:g}.\n"
     yield f"`motet reproduce {recipe.name} --scale {results.scale}`: {len(results.runs)} runs, "
     yield f"{judged.seconds:.0f} s of training. Recipe {results.hash}.\n\n"
