@@ -16,6 +16,7 @@ from motet.models._packing import pack
 
 Build: TypeAlias = Callable[[], nn.Module]
 Pool: TypeAlias = Literal["mean", "first"]
+REFUSALS = (TypeError, ValueError, IndexError, RuntimeError)  # of a model, in a trial
 
 
 class HuggingFace(nn.Module):
@@ -40,16 +41,17 @@ class HuggingFace(nn.Module):
             # The others decide by the value of the mask, which cannot be stacked over clients.
             choose("eager")
         self.causal = _is_causal(model)
+        self.adds_mask = _adds_mask(self)
         if pool is not None:
             if classes is None:
                 raise RequestError(f'pool="{pool}" needs classes=: the outputs of the new head.')
             self.head = nn.Linear(config.hidden_size, classes)
-        self.packs_padding = pool is not None and _packs(self)
+        self.packs_padding = pool is not None and self.adds_mask and _packs(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
         real = self._real(tokens)
         if self.pool is None:
-            logits: Tensor = self.model(input_ids=tokens, attention_mask=self._mask(real)).logits
+            logits: Tensor = self._said(tokens, real).logits
             return logits
         packs = self.packs_padding and self._is_unobserved()
         hidden = self._packed(tokens, real) if packs else self._padded(tokens, real)
@@ -73,9 +75,12 @@ class HuggingFace(nn.Module):
         return not is_recording() and not any(_sees_places(module) for module in self.modules())
 
     def _padded(self, tokens: Tensor, real: Tensor) -> Tensor:
-        said = self.model(input_ids=tokens, attention_mask=self._mask(real))
-        found: Tensor = said.last_hidden_state
+        found: Tensor = self._said(tokens, real).last_hidden_state
         return found
+
+    def _said(self, tokens: Tensor, real: Tensor) -> Any:
+        mask = self._added(real) if self.adds_mask else real
+        return self.model(input_ids=tokens, attention_mask=mask)
 
     def _packed(self, tokens: Tensor, real: Tensor, *, shift: int = 0) -> Tensor:
         packed = pack(tokens, real)
@@ -90,7 +95,7 @@ class HuggingFace(nn.Module):
     def _kind(self) -> torch.dtype:
         return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
 
-    def _mask(self, real: Tensor) -> Tensor:
+    def _added(self, real: Tensor) -> Tensor:
         """Say who may look at whom, as numbers to add: no value of the mask is ever asked for."""
         kind = self._kind
         seen = real[:, None, None, :].to(kind)
@@ -161,13 +166,63 @@ def _config(model: nn.Module) -> Any:
 
 def _is_causal(model: nn.Module) -> bool:
     """Find out whether later tokens change what the model makes of earlier ones."""
-    tokens = torch.tensor([[1, 1, 1], [1, 1, 2]])
+    word, other, *end = _words(model)
+    tokens = torch.tensor([[word, word, word, *end], [word, word, other, *end]])
     was_training = model.training
-    with torch.no_grad():
-        said = model.eval()(input_ids=tokens, output_hidden_states=True)
-    model.train(was_training)
-    first = said.hidden_states[-1][:, 0]
-    return bool(torch.equal(first[0], first[1]))
+    try:
+        with torch.no_grad():
+            seen = {"attention_mask": torch.ones_like(tokens), "output_hidden_states": True}
+            said = model.eval()(input_ids=tokens, **seen)
+    except REFUSALS:  # of such short texts, or of a mask
+        return False
+    finally:
+        model.train(was_training)
+    states = getattr(said, "hidden_states", None)
+    if not states:  # an encoder and a decoder: the mask is the encoder's
+        return False
+    return bool(torch.equal(states[-1][0, 0], states[-1][1, 0]))
+
+
+def _words(model: nn.Module) -> list[int]:
+    """Return two ordinary tokens, and the one that ends a text, if there is one."""
+    config = _config(model)
+    named = [getattr(config, f"{kind}_token_id", None) for kind in ("eos", "pad", "bos", "cls")]
+    special = {n for ids in named for n in (ids if isinstance(ids, (list, tuple)) else [ids])}
+    ordinary = [n for n in range(1, min(config.vocab_size, 20)) if n not in special]
+    end = named[0][0] if isinstance(named[0], (list, tuple)) else named[0]
+    found = [*ordinary, 1, 2][:2]
+    return [*found, end] if end is not None and end < config.vocab_size else found
+
+
+def _adds_mask(network: HuggingFace) -> bool:
+    """Find out whether a mask of numbers does what flags do, as the model was published.
+
+    It suits most models and every backend. Some count positions by the flags (OPT, BLOOM), or read
+    everything as flags (DeBERTa).
+    """
+    text = _words(network.model)
+    filling = text[0] if network.pad is None else network.pad
+    tokens = torch.tensor([[*text, filling, filling]])
+    real = (torch.arange(tokens.shape[1]) < len(text)).long()[None]
+    was_training = network.training
+    network.eval()
+    plain = _tried(network, tokens[:, : len(text)], real[:, : len(text)])
+    found = _tried(network, tokens, network._added(real))
+    network.train(was_training)
+    same = plain is not None and found is not None
+    return same and _close(found[:, : plain.shape[1]], plain)
+
+
+def _tried(network: HuggingFace, tokens: Tensor, mask: Tensor) -> Tensor | None:
+    """Return what the model says; None if it refuses."""
+    try:
+        with torch.no_grad():
+            said = network.model(input_ids=tokens, attention_mask=mask)
+    except REFUSALS:
+        return None
+    logits = getattr(said, "logits", None)
+    found: Tensor = said.last_hidden_state if logits is None else logits
+    return found
 
 
 def _packs(network: HuggingFace) -> bool:
@@ -180,7 +235,7 @@ def _packs(network: HuggingFace) -> bool:
             same, other = (
                 network._packed(tokens, real, shift=shift)[real.bool()] for shift in (0, 1)
             )
-    except (TypeError, ValueError, IndexError, RuntimeError):  # it takes no positions
+    except REFUSALS:  # it takes no positions
         return False
     finally:
         network.train(was_training)

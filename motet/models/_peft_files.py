@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from motet._core.atomic import write_atomically
 from motet.errors import CapabilityError, RequestError
 from motet.models._hugging_face import HuggingFace
-from motet.models._surgery.lora import CONVOLUTIONS, RESIDUAL, SCALE, A, B, lora_layers
+from motet.models._surgery.lora import (
+    CONVOLUTIONS,
+    RESIDUAL,
+    SCALE,
+    A,
+    B,
+    has_own_forward,
+    lora_layers,
+)
 
 START = "base_model.model."
 
@@ -86,8 +94,12 @@ def _others(model: nn.Module) -> dict[str, Tensor]:
 def _check_exportable(layers: dict[str, nn.Module]) -> None:
     for path, layer in layers.items():
         grouped = isinstance(layer, CONVOLUTIONS) and layer.groups > 1
-        if grouped or RESIDUAL in layer._buffers:
-            why = "is a grouped convolution" if grouped else "was made with exact=True"
+        reasons = {
+            "is a grouped convolution": grouped,
+            "was made with exact=True": RESIDUAL in layer._buffers,
+            f"is a {type(layer).__name__} with a forward of its own": has_own_forward(layer),
+        }
+        for why in (why for why, is_so in reasons.items() if is_so):
             raise CapabilityError(
                 f'"{path}" {why}, which peft has no adapter for; save the merged weights: '
                 "`merge_lora(network).state_dict()`."

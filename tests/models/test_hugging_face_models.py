@@ -183,3 +183,59 @@ def test_wrong_requests_are_named():
         hugging_face(encoder, pool="mean")()
     with pytest.raises(RequestError, match="expects a text model"):
         hugging_face(lambda: nn.Linear(2, 2))()
+
+
+SIZES = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
+    "max_position_embeddings": 16, "vocab_size": WORDS, "num_labels": 3,
+}  # fmt: skip
+ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": PAD}
+STILL = {"attention_probs_dropout_prob": 0.0, "pad_token_id": PAD}
+# A model, the layers to adapt, and what else is trained. Each is peculiar in one way.
+PECULIAR = {
+    "Albert": ({**STILL, "embedding_size": 8}, ("query", "value"), "classifier"),  # shared layers
+    "DebertaV2": (  # reads every mask as flags
+        {**STILL, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+        ("query_proj", "value_proj"),
+        "classifier",
+    ),
+    "OPT": (  # counts positions by the mask
+        {**ENDS, "ffn_dim": 16, "word_embed_proj_dim": 16, "dropout": 0.0},
+        ("q_proj", "v_proj"),
+        "score",
+    ),
+    "Mistral": ({**ENDS, "num_key_value_heads": 1}, ("q_proj", "down_proj"), "score"),
+}
+
+
+def peculiar(name):
+    options, _, _ = PECULIAR[name]
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, **options})
+    return getattr(transformers, f"{name}ForSequenceClassification")(config)
+
+
+@pytest.mark.parametrize("name", list(PECULIAR))
+def test_a_model_of_another_kind_trains_alike_merges_and_becomes_a_folder_of_peft(name, tmp_path):
+    _, at, head = PECULIAR[name]
+    network = hugging_face(lambda: peculiar(name))
+    task = Task(with_lora(network, at, rank=2, alpha=3, train=f"model.{head}"))
+    settings = {"rounds": 2, "seed": 1, "trial": False}
+    method = motet.FedAlt(personal="lora_B", batch_size=4)
+    serial = motet.run(method, task, data(), backend="serial", **settings)
+    auto = motet.run(method, task, data(), measure=False, **settings)
+    expected = dict(tree.flatten((serial.server, dict(serial.clients))))
+    for path, leaf in tree.flatten((auto.server, dict(auto.clients))):
+        torch.testing.assert_close(leaf, expected[path], rtol=1e-4, atol=1e-5)
+    adapted, x = serial.model("u0"), data().examples("u0", "train").x
+    save_peft(adapted, tmp_path)
+    plain = peculiar(name)
+    plain.load_state_dict(
+        {n.removeprefix("model."): leaf for n, leaf in task.frozen.items()}, strict=False
+    )
+    loaded = peft.PeftModel.from_pretrained(plain, tmp_path).eval()
+    with torch.no_grad():
+        theirs = loaded(input_ids=x, attention_mask=(x != PAD).long()).logits
+        torch.testing.assert_close(theirs, adapted(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(merge_lora(adapted)(x), adapted(x), rtol=1e-4, atol=1e-5)
+        wider = torch.nn.functional.pad(x, (0, 3), value=PAD)
+        torch.testing.assert_close(adapted(wider), adapted(x), rtol=1e-4, atol=1e-5)

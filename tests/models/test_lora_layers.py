@@ -11,7 +11,8 @@ from torch.nn.utils.parametrizations import weight_norm
 import motet
 from motet import Key, Task
 from motet.errors import CapabilityError, RequestError, StructureError, WorkError
-from motet.models import lora_layers, merge_lora, with_conv_adapters, with_lora
+from motet.models import merge_lora, with_conv_adapters, with_lora
+from motet.models._efficientnet import SamePadding
 
 
 class Pooled(nn.Module):
@@ -54,6 +55,30 @@ class Doubling(nn.Linear):
         return 2 * super().forward(x)
 
 
+class Counted(nn.Embedding):
+    """Places of tokens, as OPT and BART count them: the input is not what is looked up."""
+
+    def forward(self, x):
+        return super().forward(torch.arange(x.shape[1], device=x.device) + 2)
+
+
+class Standardized(nn.Conv2d):
+    """A convolution whose weight is standardized before use."""
+
+    def forward(self, x):
+        weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        return nn.functional.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+class Places(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.places, self.head = Counted(9, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.places(x).mean(0)).expand(len(x), -1)
+
+
 def pooled(kind, **options):
     return lambda: Pooled(lambda: kind(2, 4, 3, **options))
 
@@ -78,6 +103,12 @@ WORK = {
     "reflected": (
         pooled(nn.Conv2d, padding="same", padding_mode="reflect"), "layer", floats(2, 6, 6)
     ),
+    "padded by itself": (
+        lambda: Pooled(lambda: SamePadding(2, 4, 3, 2)), "layer", floats(2, 7, 7)
+    ),
+    "standardized": (pooled(Standardized), "layer", floats(2, 6, 6)),
+    "scaled": (lambda: nn.Sequential(Doubling(5, 3)), "0", floats(5)),
+    "counts by itself": (Places, "places", TOKENS),
     "behind another adapter": (with_both, "layer", floats(2, 6, 6)),
     "tied, looked up": (Tied, "embed", TOKENS),
     "tied, multiplied": (Tied, "out", TOKENS),
@@ -87,6 +118,23 @@ WORK = {
     "double precision": (lambda: Twice(torch.float64), "first", floats(5).double()),
     "wrapped": (wrapped, "*.first", floats(5)),
 }  # fmt: skip
+
+
+CONVOLUTIONS = {
+    "1x1": (nn.Conv2d, {"kernel_size": 1}),
+    "1x1 with strides": (nn.Conv2d, {"kernel_size": 1, "stride": 3}),
+    "1x1, padded": (nn.Conv2d, {"kernel_size": 1, "padding": (0, 2)}),
+    "uneven": (nn.Conv2d, {"kernel_size": (3, 2), "stride": (1, 2), "dilation": (2, 1)}),
+    "replicated": (nn.Conv2d, {"kernel_size": 3, "padding": 1, "padding_mode": "replicate"}),
+    "depthwise": (nn.Conv2d, {"kernel_size": 5, "padding": "same", "groups": 4}),
+    "groups": (
+        nn.Conv2d,
+        {"kernel_size": 3, "stride": 2, "groups": 2, "padding": 1, "padding_mode": "circular"},
+    ),
+    "time": (nn.Conv1d, {"kernel_size": 3, "dilation": 3, "groups": 4}),
+    "volume": (nn.Conv3d, {"kernel_size": 2, "stride": 2, "groups": 2}),
+    "padded by itself": (SamePadding, {"kernel_size": 3, "stride": 2, "groups": 4}),
+}
 
 
 @pytest.mark.parametrize("case", list(WORK))
@@ -138,11 +186,31 @@ def test_networks_without_layers_inside_or_without_shapes_are_refused():
         with_lora(lambda: nn.Sequential(nn.LazyLinear(3)), "0")()
 
 
-def test_a_layer_with_a_forward_of_its_own_is_adapted_and_not_merged():
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("case", list(CONVOLUTIONS))
+def test_an_adapted_convolution_is_the_convolution_with_the_merged_weight(case, rank):
+    kind, options = CONVOLUTIONS[case]
+    network = stirred(with_lora(lambda: nn.Sequential(kind(4, 8, **options)), "0", rank=rank)())
+    layer = network[0]
+    x = floats(4, *[9] * len(layer.kernel_size)).requires_grad_()
+    with torch.no_grad():
+        product = (layer.lora_B @ layer.lora_A.flatten(1)).view(layer.weight.shape)
+    dense = kind(4, 8, **options)
+    dense.load_state_dict({"weight": layer.weight + product, "bias": layer.bias})
+    torch.testing.assert_close(network(x), dense(x), rtol=1e-4, atol=1e-4)
+    ours, theirs = (torch.autograd.grad(n(x).square().sum(), x)[0] for n in (network, dense))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert isinstance(layer.weight, nn.Parameter)  # as it was
+
+
+def test_a_layer_with_a_forward_of_its_own_gives_back_its_weight_when_it_fails():
     network = with_lora(lambda: nn.Sequential(Doubling(5, 3)), "0")()
-    assert list(lora_layers(network)) == ["0"]
+    weight = network[0].weight
+    with pytest.raises(RuntimeError, match="shapes"):
+        network(floats(4))
+    assert network[0].weight is weight
     with pytest.raises(CapabilityError, match="forward of its own"):
-        merge_lora(network)
+        with_lora(lambda: nn.Sequential(Doubling(5, 3)), "0", dropout=0.1)()
 
 
 @pytest.mark.parametrize(

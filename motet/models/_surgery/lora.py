@@ -25,6 +25,7 @@ Build: TypeAlias = Callable[[], nn.Module]
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LAYERS = (nn.Linear, nn.Embedding, *CONVOLUTIONS)
 A, B, SCALE, RESIDUAL = "lora_A", "lora_B", "lora_scale", "lora_residual"
+PLAIN = "lora_plain_weight"
 
 
 def with_lora(
@@ -130,7 +131,6 @@ def merge_lora(network: nn.Module) -> nn.Module:
 
     Raises:
         RequestError: No layer of the network has an adapter.
-        CapabilityError: A layer does more to its weight than its kind of layer does.
 
     Example:
         >>> network = with_lora(lambda: nn.Sequential(nn.Linear(4, 3)), "0")()
@@ -144,8 +144,7 @@ def merge_lora(network: nn.Module) -> nn.Module:
             "the network has no layer that `with_lora` adapted; nothing to merge. A model of peft "
             "merges itself: `network.model.merge_and_unload()`."
         )
-    for path, layer in layers.items():
-        _check_mergeable(path, layer)
+    for layer in layers.values():
         weight = _own(layer, "weight")
         merged = (weight + lora_delta(layer)).detach()  # not in place: it may be tied
         layer.register_parameter("weight", nn.Parameter(merged, weight.requires_grad))
@@ -153,20 +152,10 @@ def merge_lora(network: nn.Module) -> nn.Module:
         for name in (A, B):
             del layer._parameters[name]
         layer._modules.pop("lora_dropout", None)
-        hooks = layer._forward_hooks
-        for number in [n for n, hook in hooks.items() if hook is _add_low_rank]:
-            del hooks[number]
-            layer._forward_hooks_with_kwargs.pop(number, None)
+        for hooks in (layer._forward_pre_hooks, layer._forward_hooks):
+            for number in [n for n, hook in hooks.items() if hook in HOOKS]:
+                del hooks[number]
     return plain
-
-
-def _check_mergeable(path: str, layer: nn.Module) -> None:
-    kind = next((k for k in LAYERS if isinstance(layer, k)), type(layer))
-    if type(layer).forward is not kind.forward:
-        raise CapabilityError(
-            f'"{path}", a {type(layer).__name__}, has a forward of its own, so its adapter cannot '
-            "be written as a change of its weight. Keep the network with its adapters."
-        )
 
 
 def _with_lora(
@@ -248,6 +237,12 @@ def _adapt(
 ) -> None:
     if hasattr(layer, A):
         raise RequestError(f'"{path}" has an adapter already; name each layer once.')
+    if dropout and has_own_forward(layer):
+        raise CapabilityError(
+            f'"{path}", a {type(layer).__name__}, has a forward of its own, so its adapter goes '
+            "into its weight, where there is no place for dropout before A. Leave out dropout=, or "
+            "name other layers."
+        )
     weight = _own(layer, "weight")
     inputs = weight.shape[:1] if _is_turned(layer) else weight.shape[1:]
     outputs = weight.shape[1] if _is_turned(layer) else weight.shape[0]
@@ -264,7 +259,42 @@ def _adapt(
     if dropout:
         layer.add_module("lora_dropout", nn.Dropout(dropout))
     # Before hooks that are there already: they see the output of the layer with its adapter.
-    layer.register_forward_hook(_add_low_rank, prepend=True, with_kwargs=True)
+    if _goes_beside(layer):
+        layer.register_forward_hook(_add_low_rank, prepend=True, with_kwargs=True)
+    else:
+        layer.register_forward_pre_hook(_change_weight)
+        layer.register_forward_hook(_restore_weight, prepend=True, always_call=True)
+
+
+def _goes_beside(layer: nn.Module) -> bool:
+    """Tell whether B A x is computed beside W x; otherwise the layer computes with W + B A.
+
+    A product beside is cheaper, but not for groups, whose filters see their own channels alone,
+    and it is only the same if the layer does nothing but multiply.
+    """
+    is_grouped = isinstance(layer, CONVOLUTIONS) and layer.groups > 1
+    return not has_own_forward(layer) and (not is_grouped or "lora_dropout" in layer._modules)
+
+
+def has_own_forward(layer: nn.Module) -> bool:
+    """Tell whether a layer computes something else than its kind does: pads, scales, counts."""
+    kind = next((k for k in LAYERS if isinstance(layer, k)), type(layer))
+    methods = ("forward", "_conv_forward")
+    return "forward" in vars(layer) or any(
+        getattr(type(layer), name, None) is not getattr(kind, name, None) for name in methods
+    )
+
+
+def _change_weight(layer: nn.Module, _: Any) -> None:
+    weight = _own(layer, "weight")
+    vars(layer)[PLAIN] = weight
+    changed: Any = weight + lora_delta(layer)  # as torch's functional_call does it
+    layer._parameters["weight"] = changed
+
+
+def _restore_weight(layer: nn.Module, _: Any, __: Any) -> None:
+    if PLAIN in vars(layer):
+        layer._parameters["weight"] = vars(layer).pop(PLAIN)
 
 
 def _add_low_rank(
@@ -279,6 +309,9 @@ def _add_low_rank(
     if residual is not None:
         total = total + _applied(layer, given, _as_weight(layer, residual)) * scale
     return total
+
+
+HOOKS = (_add_low_rank, _change_weight, _restore_weight)
 
 
 def _low_rank(layer: nn.Module, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
