@@ -3,6 +3,7 @@
 python benchmarks/adapters/sharing.py            # 16 users, 3 seeds, 6 rounds
 python benchmarks/adapters/sharing.py 6 1 1      # users, seeds, rounds: a small one, to try it
 
+Finished runs are kept in runs/sharing; after an interruption, the same command goes on.
 Everybody has the same encoder, the same kind of head, the same number of rounds, epochs and the
 same learning rate; nobody is tuned. FedAvg+ adds five epochs at the end. Prints a table in
 Markdown, and what can be said of each user.
@@ -11,12 +12,12 @@ Markdown, and what can be said of each user.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import chat
-import numpy as np
+import kept
 
 import motet
 
@@ -38,7 +39,8 @@ class Told(motet.tracking.Watcher):
 def compared(users: int, seeds: int, rounds: int) -> motet.Comparison:
     """Compare what to share of adapters, and kNN-Per, which has none, on the same messages."""
     data = chat.federation(MESSAGES, MESSAGES, users, test=0.5)
-    given = {"rounds": rounds, "seeds": seeds, "watcher": Told()}
+    given = {"rounds": rounds, "seeds": seeds}
+    folder = Path("runs/sharing") / f"{users}-users-{seeds}-seeds-{rounds}-rounds"
     methods = {
         LOCAL: motet.Local(**USUAL),
         "share A, B and the head (FedAvg)": motet.FedAvg(**USUAL),
@@ -47,34 +49,27 @@ def compared(users: int, seeds: int, rounds: int) -> motet.Comparison:
         "share B and the head (A personal)": motet.FedSim(personal="lora_A", **USUAL, **NONE),
         "share the head (A and B personal)": motet.FedSim(personal="lora", **USUAL, **NONE),
     }
-    found = motet.compare(methods, chat.task(), data, **given)
+    watcher = Told()
+    found = kept.compared(folder / "adapters", methods, chat.task(), data, watcher=watcher, **given)
     neighbours = {HEAD: motet.KNNPer(features="head", **USUAL)}
-    other = motet.compare(neighbours, chat.task(adapted=False), data, **given)
+    other = kept.compared(
+        folder / "head", neighbours, chat.task(adapted=False), data, watcher=watcher, **given
+    )
     return replace(found, rows=found.rows + other.of(HEAD))
 
 
 def main(users: int = 16, seeds: int = 3, rounds: int = 6) -> None:
-    """Print means over users, their spread over seeds, and the verdicts on users."""
+    """Print means over users with intervals, and the verdicts on users."""
     found = compared(users, seeds, rounds)
     verdict = found.verdict()
     print(f"{users} users, {rounds} rounds, {seeds} seeds (weights and order)\n")
-    print("| answer | test accuracy | worst to best seed | above | below | helped | harmed |")
-    print("|---|---|---|---|---|---|---|")
+    print(kept.HEADER)
     for label in found.labels:
-        means = [row.evaluation.mean for row in found.of(label)]
-        told = "- | - | - | -" if label == LOCAL else _against_local(verdict, label)
-        spread = f"{min(means):.3f} to {max(means):.3f}"
-        print(f"| {label} | {np.mean(means):.3f} | {spread} | {told} |")
+        print(kept.line(found, verdict, label, LOCAL))
     print("\nabove, below: users whose mean over seeds is above or below that of Local.")
     print("helped, harmed: those of whom that can be said, with other messages and other seeds.")
+    print("a user's interval: half the width of the 95% interval of a gain, median over users.")
     print(f"\n{verdict}")
-
-
-def _against_local(verdict: motet.Verdict, label: str) -> str:
-    sites = verdict.of_sites(label, LOCAL)
-    states = Counter(site.state for site in sites)
-    above, below = sum(s.gain > 0 for s in sites), sum(s.gain < 0 for s in sites)
-    return f"{above} | {below} | {states['helped']} | {states['harmed']}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from torch.nn.utils import parametrize
 
 from motet._core.frozen import copied, hold_still
 from motet._core.keys import Key
+from motet._core.text import listed
 from motet._core.tree import State
 from motet._tracing import support
 from motet.data._federation import Examples
@@ -129,12 +130,23 @@ def _leaves(outputs: Tensor) -> Iterator[Tensor]:
         todo += [following for following, _ in node.next_functions]
 
 
+def _rates_to_set(network: nn.Module) -> str:
+    """Name the rates of dropout in the config of a transformers model, those of attention first."""
+    configs: list[Any] = [getattr(module, "config", None) for module in network.modules()]
+    described = (config.to_dict() for config in configs if hasattr(config, "to_dict"))
+    known: dict[str, Any] = next(described, {})
+    rates = [f"{n}=0" for n, v in known.items() if "drop" in n and isinstance(v, float) and v > 0]
+    attention = [rate for rate in rates if "att" in rate]
+    others = [rate for rate in rates if rate not in attention]
+    if not attention:
+        return f". In the config of the model, set {listed(others)}" if others else ""
+    also = f"; if it still draws, {listed(others)}, too" if others else ""
+    return f". In the config of the model, set {listed(attention)}{also}"
+
+
 def _refuse_draws(network: nn.Module) -> None:
-    remedy = (
-        "use `nn.Dropout` layers instead of functional dropout and the like. In the config of a "
-        "transformers model, set the rate of attention dropout to 0: "
-        "attention_probs_dropout_prob=0 (BERT) or attn_pdrop=0 (GPT-2)"
-    )
+    rates = _rates_to_set(network)
+    remedy = f"use `nn.Dropout` layers instead of functional dropout and the like{rates}"
     for path, layer in network.named_modules():
         kind = type(layer).__name__
         if isinstance(layer, nn.RNNBase) and layer.dropout:

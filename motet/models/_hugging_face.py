@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,14 @@ class HuggingFace(nn.Module):
         hidden = self._packed(tokens, real) if packs else self._padded(tokens, real)
         scores: Tensor = self.head(_pooled(hidden, real, self.pool))
         return scores
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 - torch's signature
+        """Set the mode, but let nothing be drawn for a layer dropout of rate 0 (OPT, BART)."""
+        super().train(mode)
+        for module in self.modules():
+            if getattr(module, "layerdrop", None) == 0 and not getattr(module, "dropout", 0):
+                module.training = False
+        return self
 
     def _real(self, tokens: Tensor) -> Tensor:
         """Say which tokens are no padding; an empty text is one token of it."""

@@ -200,7 +200,13 @@ PECULIAR = {
         "classifier",
     ),
     "OPT": (  # counts positions by the mask
-        {**ENDS, "ffn_dim": 16, "word_embed_proj_dim": 16, "dropout": 0.0},
+        {
+            **ENDS,
+            "ffn_dim": 16,
+            "word_embed_proj_dim": 16,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+        },
         ("q_proj", "v_proj"),
         "score",
     ),
