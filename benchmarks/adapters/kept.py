@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import motet
-from motet._compare.compare import run_comparison
+from motet._compare.compare import run_comparison, tuned_spec
 from motet._compare.comparison_dir import ComparisonDirectory
 from motet._compare.comparison_spec import ComparisonSpec
 
@@ -34,9 +34,10 @@ def compared(
         directory = ComparisonDirectory.open(folder)
         directory.verify(data)
     else:
-        directory = ComparisonDirectory.create(folder, {"methods": list(methods), **given}, data)
+        directory = ComparisonDirectory.create(folder, {"methods": list(methods)}, data)
     with directory:
-        return run_comparison(spec, directory, watcher)
+        tuned = tuned_spec(spec, directory, motet.tracking.Watcher())
+        return run_comparison(tuned, directory, watcher)
 
 
 def line(found: motet.Comparison, verdict: motet.Verdict, label: str, local: str) -> str:

@@ -1,155 +1,188 @@
 """Adapters of a frozen image network: what to share, on CIFAR-10 divided by Dirichlet(0.3).
 
-python benchmarks/adapters/vision.py                 # all of it; run again, it goes on
-python benchmarks/adapters/vision.py --out DIR       # keep finished runs there
-python benchmarks/adapters/vision.py --small         # three clients, one seed: to try it
+python benchmarks/adapters/vision.py                            # 10 clients, 5 rounds, 3 seeds
+python benchmarks/adapters/vision.py --clients 50 --rounds 40   # for more than a few minutes
+python benchmarks/adapters/vision.py --clients 3 --rounds 2 --seeds 1   # to try it
 
 EfficientNet-Lite0 with its ImageNet weights is frozen. Its last three blocks get low-rank adapters
 at every convolution (1x1 and depthwise), or convolutions of 1 x 1 behind the last one, or nothing;
-the head is trained in each case. These are three networks, so three commands `motet compare`, with
-the same images, clients, rounds and seeds. Every method chooses its learning rate on validation
-data. Prints a table in Markdown. Needs pip install "motet[pretrained]" and the data of CIFAR-10.
+the head is trained in each case. What the blocks before them make of an image never changes, so it
+is computed once. Every method may compute as many gradients as FedAvg, and chooses its learning
+rate on validation data. Finished runs are kept in --out; after an interruption, the same command
+goes on. Prints a table in Markdown.
+
+Needs pip install "motet[pretrained]", and the files of CIFAR-10 where MOTET_DATA says.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
-import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kept
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional
 
 import motet
-from motet.config import write_tables
+from motet.models import efficientnet_lite0, with_conv_adapters, with_lora
 
-LAST = "backbone._blocks.1[3-5]"  # of 16: the last three
-NONE = {"adapt_epochs": 0, "final_epochs": 0}  # a budget in rounds: nobody trains afterwards
-CLIENTS, ROUNDS, SEEDS = 12, 6, 3
-IMAGES = 100  # of a client on average: 40 to train on, 20 to choose the rate, 40 to test on
+SIZE, CLASSES, FIRST = 64, 10, 13  # FIRST of 16 blocks that is adapted
+IMAGES = 80  # of a client on average: 32 to train on, 16 to choose the rate, 32 to test on
 LOCAL = "head: nothing (Local)"  # what a client can do alone at the least cost
+RATES = [0.003, 0.01, 0.03]
+USUAL: dict[str, Any] = {"batch_size": 16, "optimizer": motet.Sgd(lr=0.01)}
+NONE: dict[str, Any] = {"adapt_epochs": 0, "final_epochs": 0, **USUAL}  # no training afterwards
 
-FROZEN = {"name": "motet.models:adapted", "of": "motet.models:efficientnet_lite0"}
-NETWORKS: dict[str, dict[str, Any]] = {
-    "lora": {**FROZEN, "kind": "lora", "rank": 4, "at": [f"{LAST}.*_conv"]},
-    "conv": {**FROZEN, "kind": "conv", "at": [f"{LAST}._project_conv"]},
-    "head": {"name": "mlp", "hidden": []},  # on features that are computed once
+
+class Trunk(nn.Module):
+    """The blocks before the first adapter: images to [192, 2, 2]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of = efficientnet_lite0((3, SIZE, SIZE), CLASSES).backbone.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.relu6(self.of._bn0(self.of._conv_stem((x - 127 / 255) / (128 / 255))))
+        for block in self.of._blocks[:FIRST]:
+            out = block(out)
+        return out
+
+
+class Tail(nn.Module):
+    """The blocks that are adapted, and a new head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        whole = efficientnet_lite0((3, SIZE, SIZE), CLASSES)
+        self.blocks = whole.backbone._blocks[FIRST:]
+        self.conv, self.norm = whole.backbone._conv_head, whole.backbone._bn1
+        self.head = whole.head
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        scores: Tensor = self.head(functional.relu6(self.norm(self.conv(x))).mean((2, 3)))
+        return scores
+
+
+def _trained(build: Callable[[], nn.Module]) -> nn.Module:
+    """Freeze everything but the head and convolutions of adapters."""
+    network = build()
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name.startswith("head.") or ".adapter." in name)
+    return network
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "head": partial(_trained, Tail),
+    "conv": partial(_trained, with_conv_adapters(Tail, ["blocks.*._project_conv"])),
+    "LoRA": with_lora(Tail, "blocks.*_conv", rank=4, train="head"),
 }
-METHODS: dict[str, dict[str, dict[str, Any]]] = {
-    "lora": {
-        "A, B and head; own epoch at the end (FedAvg+)": {"name": "fedavg-ft", "adapt_epochs": 1},
-        "A, B and head (FedAvg)": {"name": "fedavg"},
-        "nothing (Local)": {"name": "local"},
-        "A and B (FedPer: head personal)": {"name": "fedper", "personal": ["head"]},
-        "A and head (FedSim: B personal)": {"name": "fedsim", "personal": ["lora_B"], **NONE},
-        "B and head (FedSim: A personal)": {"name": "fedsim", "personal": ["lora_A"], **NONE},
+METHODS: dict[str, dict[str, Any]] = {
+    "head": {
+        "nothing (Local)": motet.Local(**USUAL),
+        "head (FedAvg)": motet.FedAvg(**USUAL),
+        "head, then an own epoch (FedAvg+)": motet.FedAvgFT(adapt_epochs=1, **USUAL),
+        "head (kNN-Per on frozen features)": motet.KNNPer(features="head", **USUAL),
     },
     "conv": {
-        "adapters and head; own epoch at the end (FedAvg+)": {
-            "name": "fedavg-ft",
-            "adapt_epochs": 1,
-        },
-        "adapters and head (FedAvg)": {"name": "fedavg"},
-        "nothing (Local)": {"name": "local"},
-        "head (FedPer: adapters personal)": {"name": "fedper", "personal": ["adapters"]},
-        "head (FedAlt: adapters personal)": {"name": "fedalt", "personal": ["adapters"], **NONE},
+        "nothing (Local)": motet.Local(**USUAL),
+        "adapters, head (FedAvg)": motet.FedAvg(**USUAL),
+        "adapters, head, then an own epoch (FedAvg+)": motet.FedAvgFT(adapt_epochs=1, **USUAL),
+        "head (FedPer)": motet.FedPer(personal="adapters", **USUAL),
+        "head (FedAlt)": motet.FedAlt(personal="adapters", **NONE),
     },
-    "head": {
-        "head; own epoch at the end (FedAvg+)": {"name": "fedavg-ft", "adapt_epochs": 1},
-        "head (FedAvg)": {"name": "fedavg"},
-        "nothing (Local)": {"name": "local"},
-        "head (kNN-Per on frozen features)": {"name": "knn-per", "features": "head"},
+    "LoRA": {
+        "nothing (Local)": motet.Local(**USUAL),
+        "A, B, head (FedAvg)": motet.FedAvg(**USUAL),
+        "A, B, head, then an own epoch (FedAvg+)": motet.FedAvgFT(adapt_epochs=1, **USUAL),
+        "A, head (FedSim)": motet.FedSim(personal="lora_B", **NONE),
+        "B, head (FedSim)": motet.FedSim(personal="lora_A", **NONE),
+        "A, B (FedPer)": motet.FedPer(personal="head", **USUAL),
     },
 }
 
 
-def tables(network: str, *, small: bool) -> dict[str, Any]:
-    """Return the config of one comparison."""
-    clients = 3 if small else CLIENTS
-    data: dict[str, Any] = {
-        "name": "cifar10",
-        "limit": IMAGES * clients,
-        "size": 64,
-        "val": 0.2,
-        "test": 0.4,
-        "partition": {"name": "dirichlet", "clients": clients, "alpha": 0.3},
-    }
-    labels = {f"{network}: {label}": method for label, method in METHODS[network].items()}
-    gradients = ROUNDS * data["limit"] * 2 // 5  # as many as FedAvg's rounds take
-    return {
-        "compare": {
-            "methods": list(labels),
-            "seeds": 1 if small else SEEDS,
-            "budget": {"gradients": gradients},
-            "tune": {
-                "space": {"optimizer.lr": [0.003, 0.01, 0.03]},
-                "kind": "grid",
-                "rounds": 1 if small else ROUNDS // 2,
-            },
-        },
-        "run": {"rounds": 2 if small else ROUNDS, "evaluate_every": ROUNDS},
-        "method": {"batch_size": 16, "lr": 0.01},
-        "methods": labels,
-        "data": data | ({"backbone": "efficientnet-lite0"} if network == "head" else {}),
-        "model": NETWORKS[network],
-    }
+class Told(motet.tracking.Watcher):
+    """Says how far the comparison is."""
+
+    def finished(self, label: str, seed: int, row: Any) -> None:
+        """Print a result."""
+        told = f"seed {seed}, {label}: {row.evaluation.mean:.3f} in {row.cost.seconds:.0f} s"
+        print(told, file=sys.stderr, flush=True)
 
 
-def compared(network: str, out: Path, *, small: bool) -> motet.Comparison:
-    """Run a comparison, or what is left of it."""
-    place = out / network
-    if not (place / "comparison.json").exists():
-        config = out / f"{network}.toml"
-        config.write_text(write_tables(tables(network, small=small)))
-        begun = (place / "config.toml").exists()
-        asked = ["resume", str(place)] if begun else ["compare", str(config), "--out", str(place)]
-        done = subprocess.run(["motet", *asked], check=False, stdout=sys.stderr)
-        _keep_memory(out)
-        if done.returncode:
-            raise SystemExit(f"the comparison of {network} ended early; run this again.")
-    return motet.Comparison.read(place)
+def federation(clients: int, file: Path) -> motet.data.Federation:
+    """Divide images among clients, as what the trunk makes of them."""
+    if not file.exists():
+        partition = motet.data.Dirichlet(clients=clients, alpha=0.3)
+        limit = {"limit": IMAGES * clients, "size": SIZE}
+        images = motet.data.load("cifar10", partition, val=0.2, test=0.4, seed=0, **limit)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file(_features(images), file)
+    features = load_file(file)
+    splits: dict[str, dict[str, Any]] = {"train": {}, "val": {}, "test": {}}
+    for name in sorted(features):
+        split, client, kind = name.split("/")
+        if kind == "x":
+            arrays = (features[name].numpy(), features[f"{split}/{client}/y"].numpy())
+            splits[split][client] = arrays
+    return motet.data.from_arrays(**splits, classes=CLASSES)
 
 
-def _keep_memory(out: Path) -> None:
-    """Keep the most that a process has used, in GB."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    (out / "memory.txt").write_text(f"{max(used, memory(out)):.2f}")
+def _features(images: motet.data.Federation) -> dict[str, Tensor]:
+    trunk, made = Trunk(), {}
+    for client in images.clients:
+        for split in ("train", "val", "test"):
+            x, y = images.examples(client, split)
+            if len(y):
+                with torch.no_grad():
+                    made |= {f"{split}/{client}/x": trunk(x), f"{split}/{client}/y": y}
+    return made
 
 
-def memory(out: Path) -> float:
-    """Read the most that a process has used, in GB."""
-    file = out / "memory.txt"
-    return float(file.read_text()) if file.exists() else 0.0
-
-
-def main(out: Path, *, small: bool) -> None:
+def main(out: Path, *, clients: int, rounds: int, seeds: int) -> None:
     """Compare, and print one table of all networks."""
-    out.mkdir(parents=True, exist_ok=True)
-    parts = {network: compared(network, out, small=small) for network in ("head", "conv", "lora")}
-    whole = replace(parts["head"], rows=tuple(r for part in parts.values() for r in part.rows))
-    _check_same_images(whole)
+    folder = out / f"{clients}-clients-{rounds}-rounds"
+    data = federation(clients, folder / "features.safetensors")
+    sizes = [data.size(client, "train") for client in data.clients]
+    given = {
+        "rounds": rounds,
+        "seeds": seeds,
+        "evaluate_every": rounds,
+        "budget": motet.Budget(gradients=rounds * sum(sizes)),
+        "tune": motet.Search(
+            space={"optimizer.lr": RATES}, kind="grid", rounds=max(1, rounds // 2)
+        ),
+    }
+    parts = []
+    for network, build in NETWORKS.items():
+        methods = {f"{network}: {label}": method for label, method in METHODS[network].items()}
+        place, task = folder / network, motet.Task(build)
+        parts.append(kept.compared(place, methods, task, data, watcher=Told(), **given))
+    whole = replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
     verdict = whole.verdict()
+    print(f"{clients} clients, {rounds} rounds, {seeds} seeds (weights and order)\n")
     print(kept.HEADER)
     for label in whole.labels:
         print(kept.line(whole, verdict, label, LOCAL))
-    print(f"\n{memory(out):.2f} GB resident at most")
-    print(f"\n{verdict}")
-
-
-def _check_same_images(whole: motet.Comparison) -> None:
-    """Make sure that all networks have seen the same test images, client by client."""
-    seen = {tuple((row.client, row.examples) for row in run.evaluation.rows) for run in whole.rows}
-    if len(seen) != 1:
-        raise SystemExit("the comparisons have different clients; use an empty --out.")
+    rates = {row.label: row.tuned for row in whole.rows}
+    print(f"\nrates: {rates}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{peak:.2f} GB resident at most\n\n{verdict}")
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; run this again."))  # and the child
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/vision"))
-    parser.add_argument("--small", action="store_true")
+    for name, usual in (("clients", 10), ("rounds", 5), ("seeds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
     main(**vars(parser.parse_args()))

@@ -217,8 +217,9 @@ def _adds_mask(network: HuggingFace) -> bool:
     plain = _tried(network, tokens[:, : len(text)], real[:, : len(text)])
     found = _tried(network, tokens, network._added(real))
     network.train(was_training)
-    same = plain is not None and found is not None
-    return same and _close(found[:, : plain.shape[1]], plain)
+    if plain is None or found is None:
+        return False
+    return _close(found[:, : plain.shape[1]], plain)
 
 
 def _tried(network: HuggingFace, tokens: Tensor, mask: Tensor) -> Tensor | None:
