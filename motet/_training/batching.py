@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from motet._core.keys import Key
 from motet.errors import CapabilityError, RequestError
@@ -204,6 +205,20 @@ class Batches(NamedTuple):
         """Yield the steps in order."""
         for number in range(self.rows.shape[0]):
             yield self.step(number)
+
+    def resized(self, width: int) -> Batches:
+        """Return the same steps with another number of rows, filled up with weight 0.
+
+        Args:
+            width: Rows per step: at least as many as any step has real ones, if none is to go.
+        """
+        extra = width - self.rows.shape[-1]
+        if extra == 0:
+            return self
+        if extra < 0:
+            return self._replace(rows=self.rows[..., :width], weight=self.weight[..., :width])
+        rows, weight = (pad(leaf, (0, extra)) for leaf in (self.rows, self.weight))
+        return self._replace(rows=rows, weight=weight)
 
     def active_steps(self) -> Tensor:
         """Return the number of steps that hold at least one real example."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Mode = Literal["stack", "loop"]
+NARROW = 0.75  # of the usual rows: a batch with so few real ones is worth a program of its own
+WIDE = 1.5  # times the usual rows: as many as a batch is filled up to for a program that exists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +22,35 @@ class Execution:
         traced: Whether steps are traced once and replayed, or run as they are written.
         widths: Rows per batch for which tracing pays: other batches come in too many shapes.
         channels_last: Whether "loop" lays images out with their channels last.
+        separate_rows: Whether no row of a batch affects another one's, so that short batches need
+            no filling, or may have more of it.
     """
 
     mode: Mode = "stack"
     traced: bool = False
     widths: frozenset[int] = frozenset()
     channels_last: bool = False
+    separate_rows: bool = False
 
     def is_traced_for(self, rows: int) -> bool:
         """Return whether batches with this many rows are worth tracing."""
         return self.traced and rows in self.widths
+
+    def width_for(self, rows: int, usual: int) -> int:
+        """Say how many rows a batch with so many real ones gets, where batches usually have more.
+
+        >>> traced = Execution(traced=True, widths=frozenset({8, 16, 32}), separate_rows=True)
+        >>> [traced.width_for(rows, usual=32) for rows in (5, 9, 30)], traced.width_for(6, usual=6)
+        ([8, 16, 32], 8)
+        """
+        if not self.separate_rows:
+            return usual
+        if not self.traced:
+            return max(rows, 1)
+        fitting = [width for width in self.widths if width >= rows]
+        narrow = [width for width in fitting if width <= NARROW * usual]
+        wide = [width for width in fitting if usual <= width <= WIDE * usual]
+        return min(narrow or wide, default=usual)
 
 
 _CURRENT: ContextVar[Execution] = ContextVar("execution")

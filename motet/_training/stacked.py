@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from motet._core.tree import State
 from motet._tracing.pending import Deferring, Pending
 from motet._tracing.programs import Program, Step, owned, traceable
 from motet._training.batching import Batches
-from motet._training.stepping import Spec, Work, prepared, real_rows, rebuilt
+from motet._training.stepping import Spec, Work, prepared, rebuilt
 from motet.task import Batch
 
 
@@ -39,7 +39,7 @@ def at_once(spec: Spec, rows: list[Tensor], stacked: list[bool], clients: int) -
     data_dim = 0 if own_data else None
     dims = (0, 0, 0, _in_dims(flags[2]), _in_dims(flags[4]), data_dim, data_dim)
     work = Work((params, buffers, moments), (frozen, given, batches.rate), batches)
-    return _walk(spec, work, _Deal(batches, clients, own=own_data), dims)
+    return _walk(spec, work, _Deal(spec, batches, clients, own=own_data), dims)
 
 
 def _walk(spec: Spec, work: Work, deal: _Deal, dims: tuple[Any, ...]) -> list[Tensor]:
@@ -50,7 +50,7 @@ def _walk(spec: Spec, work: Work, deal: _Deal, dims: tuple[Any, ...]) -> list[Te
         return tree.leaves(many(*changing, *reading, batch))
 
     def as_written(*values: Tensor) -> list[Tensor]:
-        if not spec.may_drop_rows or not traceable(values):
+        if not spec.may_sum or not traceable(values):
             return flat(*values)
         changing, reading, batch = rebuilt((*work[:2], like), values)
         return tree.leaves(_summed(spec, dims, *changing, *reading, batch))
@@ -64,26 +64,30 @@ def _walk(spec: Spec, work: Work, deal: _Deal, dims: tuple[Any, ...]) -> list[Te
         return chosen
 
     def program(turn: _Turn) -> Program:
-        return prepared(
-            spec,
-            ("stack", turn.everybody, repr(dims)),
-            flat if turn.everybody else where_active(flat),
-            [*state, *fixed, *like, *deal.who(turn)],
-            donated=len(state),
-            width=deal.width,
-            data=len(state) + len(fixed) if deal.own else None,
-            as_written=as_written if turn.everybody else where_active(as_written),
-        )
+        if turn[1:] not in made:
+            batch = like if turn.width == deal.width else deal.batch(turn)
+            made[turn[1:]] = prepared(
+                spec,
+                ("stack", turn.everybody, repr(dims)),
+                flat if turn.everybody else where_active(flat),
+                [*state, *fixed, *batch, *deal.who(turn)],
+                donated=len(state),
+                width=turn.width,
+                data=len(state) + len(fixed) if deal.own else None,
+                as_written=as_written if turn.everybody else where_active(as_written),
+            )
+        return made[turn[1:]]
 
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
     trained = len(tree.leaves(work.changing[:2]))
     if not deal.turns:
         return state[:trained]
     like = deal.batch(deal.turns[0])
-    programs = {kind: program(turn) for kind, turn in {t.everybody: t for t in deal.turns}.items()}
-    later = _deferring(programs, rows=len(deal.turns) * deal.width)
+    made: dict[tuple[bool, int], Program] = {}  # by whether everybody has examples, and the rows
+    wide = {turn.everybody: program(turn) for turn in deal.turns}
+    later = _deferring(wide, rows=len(deal.turns) * deal.width)
     if later is None:
-        return _step_by_step(spec, programs, state, fixed, deal)[:trained]
+        return _step_by_step(program, state, fixed, deal)[:trained]
     return _with_weights_last(later, state, fixed, deal)[:trained]
 
 
@@ -121,21 +125,14 @@ def _summed(
 
 
 def _step_by_step(
-    spec: Spec,
-    programs: Mapping[bool, Program],
-    state: list[Tensor],
-    fixed: list[Tensor],
-    deal: _Deal,
+    program: Callable[[_Turn], Program], state: list[Tensor], fixed: list[Tensor], deal: _Deal
 ) -> list[Tensor]:
-    traced = any(program.overwrites for program in programs.values())
-    if traced:
+    turns = [deal.narrowed(turn) for turn in deal.turns]
+    programs = [program(turn) for turn in turns]
+    if any(one.overwrites for one in programs):
         state = owned(state)
-    for turn in deal.turns:
-        batch = deal.batch(turn)
-        if deal.own and not traced and spec.may_drop_rows:
-            batch = real_rows(batch)
-        rest = (*fixed, *batch, *deal.who(turn))
-        state = list(programs[turn.everybody].run(*state, *rest))
+    for turn, one in zip(turns, programs, strict=True):
+        state = list(one.run(*state, *fixed, *deal.batch(turn), *deal.who(turn)))
     return state
 
 
@@ -169,14 +166,17 @@ class _Turn(NamedTuple):
 
     number: int
     everybody: bool  # has one
+    width: int  # rows
 
 
 class _Deal:
     """The batches of a stack of clients, or of one client whose data a stack of models shares."""
 
-    def __init__(self, batches: Batches, clients: int, *, own: bool) -> None:
+    def __init__(self, spec: Spec, batches: Batches, clients: int, *, own: bool) -> None:
         self.own = own
-        self._batches, self._clients = batches, clients
+        self._spec, self._clients = spec, clients
+        usual = batches.weight.shape[-1]
+        self._batches = batches.resized(spec.width_for(usual, usual))
         self._active = batches.weight.any(-1)  # [clients, steps] or [steps]
 
     @property
@@ -189,29 +189,46 @@ class _Deal:
         """The steps to take."""
         active = self._active
         if not traceable([active]):  # values cannot be read while tracing
-            return [_Turn(number, everybody=False) for number in range(active.shape[-1])]
+            steps = range(active.shape[-1])
+            return [_Turn(number, everybody=False, width=self.width) for number in steps]
         some, every = (active.any(0), active.all(0)) if self.own else (active, active)
         return [
-            _Turn(number, everybody)
+            _Turn(number, everybody, self.width)
             for number, (anybody, everybody) in enumerate(
                 zip(some.tolist(), every.tolist(), strict=True)
             )
             if anybody
         ]
 
+    def narrowed(self, turn: _Turn) -> _Turn:
+        """Leave out filling that no client needs in this step."""
+        rows = self._most_rows[turn.number] if self._most_rows else self.width
+        return turn._replace(width=min(self.width, self._spec.width_for(rows, self.width)))
+
+    @cached_property
+    def _most_rows(self) -> list[int]:
+        """How many real rows a step has, of the client that has most; nothing while tracing."""
+        weight = self._batches.weight
+        if not traceable([weight]):
+            return []
+        counts = weight.count_nonzero(-1)
+        most: list[int] = (counts.amax(0) if self.own else counts).tolist()
+        return most
+
     def batch(self, turn: _Turn) -> Batch:
         """Gather the examples of a step."""
         if not self.own:
-            return self._batches.step(turn.number)
-        x = _gathered(self._batches.x, self._rows[:, turn.number])
+            return self._batches.resized(turn.width).step(turn.number)
+        x = _gathered(self._batches.x, self._rows[:, turn.number, : turn.width])
         return Batch(x, *self.labels(turn))
 
     def labels(self, turn: _Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Gather what a step knows of its examples, less what a network sees of them."""
         b = self._batches
-        y = _gathered(b.y, self._rows[:, turn.number])
+        y = _gathered(b.y, self._rows[:, turn.number, : turn.width])
+        weight = b.weight[:, turn.number, : turn.width]
         # By themselves in memory: a program is made for certain strides.
-        return y, b.weight[:, turn.number].contiguous(), b.key[:, turn.number].contiguous()
+        return y, weight.contiguous(), b.key[:, turn.number].contiguous()
 
     def seen(self) -> Tensor:
         """Gather what a network sees in all steps: [clients, rows, features]."""

@@ -88,13 +88,17 @@ class Spec:
         return optimizer.gradient if isinstance(optimizer, ExampleOptimizer) else None
 
     @cached_property
-    def may_drop_rows(self) -> bool:
-        """Whether to leave rows of weight 0 out of steps that run as they are written.
+    def may_sum(self) -> bool:
+        """Whether to differentiate the sum of a stack's losses in steps that run as written.
 
-        Nothing but batch statistics sees them. It pays on a frozen base, whose passes are long.
+        It pays on a frozen base, whose passes are long.
         """
         task = self.task
         return bool(task.frozen) and not task.has_batch_statistics and self._own_gradient is None
+
+    def width_for(self, rows: int, usual: int) -> int:
+        """Say how many rows a batch with so many real ones gets."""
+        return current().width_for(rows, usual) if self._own_gradient is None else usual
 
     def identity(self) -> Hashable | None:
         """Say what a step computes, so that its program can be used again; None if unknown."""
@@ -161,18 +165,21 @@ def _walk_one(spec: Spec, work: Work) -> list[Tensor]:
         changing, reading, batch = rebuilt((*work[:2], like), values)
         return tree.leaves(spec.step(*changing, *reading, batch, gradient=_by_autograd))
 
-    batches = work.batches
+    batches, usual = work.batches, work.batches.weight.shape[-1]
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
-    program: Program | None = None
-    for number in batches.weight.any(-1).nonzero().flatten().tolist():
-        like = channels_last(batches.step(number))
-        if program is None:
-            values, width = [*state, *fixed, *like], len(like.weight)
-            program = prepared(spec, "loop", flat, values, donated=len(state), width=width)
-            state = owned(state) if program.overwrites else state
-        if not program.overwrites and spec.may_drop_rows:
-            like = real_rows(like)
-        state = list(program.run(*state, *fixed, *like))
+    programs: dict[int, Program] = {}  # by rows per batch
+    is_owned = False
+    for number, rows in enumerate(batches.weight.count_nonzero(-1).tolist()):
+        if rows == 0:
+            continue
+        width = spec.width_for(rows, usual)
+        like = channels_last(batches.resized(width).step(number))
+        if width not in programs:
+            values = [*state, *fixed, *like]
+            programs[width] = prepared(spec, "loop", flat, values, donated=len(state), width=width)
+        if programs[width].overwrites and not is_owned:
+            state, is_owned = owned(state), True
+        state = list(programs[width].run(*state, *fixed, *like))
     return state[: len(tree.leaves(work.changing[:2]))]
 
 
@@ -212,18 +219,6 @@ def _laid_out(work: Work) -> Work:
 def channels_last(batch: Batch) -> Batch:
     """Lay a batch of images out as the network's convolutions like it best."""
     return batch._replace(x=image_last(batch.x))
-
-
-def real_rows(batch: Batch) -> Batch:
-    """Leave out the filling of short batches, which is at their end; also of a stack of them."""
-    if not traceable([batch.weight]):
-        return batch
-    count = int(batch.weight.count_nonzero(-1).max())
-    rows = (..., slice(max(count, 1)))
-    weight = batch.weight[rows]
-    ahead = (slice(None),) * (weight.ndim - 1)
-    own = (*ahead, slice(weight.shape[-1]))
-    return batch._replace(x=batch.x[own], y=batch.y[own], weight=weight)
 
 
 def image_last(leaf: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from motet._engine.backends.stacking import stack_padded, stack_ragged
 from motet._engine.run_spec import Point, RunSpec
 from motet._training.batching import Plan
 from motet._training.devices import run_on
-from motet._training.execution import executing
+from motet._training.execution import Execution, executing
 from motet.errors import CapabilityError, what_happened
 from motet.method import ClientData, PerClient, RoundInfo
 
@@ -86,8 +86,7 @@ class Vectorized:
 
     def predictor(self, down: Any, info: RoundInfo, client: str, point: Point) -> Any:
         """Make one client's predictor."""
-        in_turn = replace(self.plan, mode="loop").execution(self.setting)
-        with executing(in_turn):
+        with executing(replace(self._execution, mode="loop")):
             return predictor_alone(self.setting, down, info, client, point, self.plan.device)
 
     def train_chunk(self, down: Any, chunk: list[str], info: RoundInfo) -> Outcome:
@@ -129,7 +128,7 @@ class Vectorized:
         """
         planned = stacked if self.plan.mode == "stack" else in_turn
         try:
-            with executing(self.plan.execution(self.setting)):
+            with executing(self._execution):
                 return planned()
         except Exception as reason:
             failure = reason
@@ -190,6 +189,10 @@ class Vectorized:
         # The last argument gives vmap its size when nothing else is per client.
         many = vmap(one, in_dims=(down_dim, 0, 0, 0))
         return self._there(many, stacked_down, kept, stack_padded(data), torch.zeros(len(chunk)))
+
+    @cached_property
+    def _execution(self) -> Execution:
+        return self.plan.execution(self.setting)
 
     @cached_property
     def failures(self) -> list[Exception]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import nn
 
 from motet._core import tree
+from motet._engine.backends.plan.batch_widths import batch_widths, has_separate_rows
 from motet._engine.run_spec import RunSpec
 from motet._tracing import support
 from motet._training.devices import CPU, check_device
@@ -89,13 +90,12 @@ class ExecutionPlan:
         Args:
             setting: Method, task and data of the run.
         """
-        method = setting.method
-        plans = [*method.plans().values(), *method.adapt_plans().values()]
         return Execution(
             mode=self.mode,
             traced=self.traced,
-            widths=frozenset(plan.batch_size for plan in plans if plan.batch_size is not None),
+            widths=batch_widths(setting),
             channels_last=self.channels_last,
+            separate_rows=has_separate_rows(setting.task),
         )
 
     def __str__(self) -> str:
