@@ -111,9 +111,52 @@ class Programs:
             )
 
 
+def run_all(
+    steps: Iterable[tuple[Program, Sequence[Tensor]]], state: list[Tensor], *, fresh: int
+) -> list[Tensor]:
+    """Take steps, each by its program and with its arguments behind the state.
+
+    Args:
+        steps: Programs, and what they read.
+        state: What they change; it may be anybody's.
+        fresh: From this place on it was just made (an optimizer's moments), so that it needs no
+            copy unless somebody else holds its memory.
+    """
+    is_owned = False
+    for program, rest in steps:
+        if program.overwrites and not is_owned:
+            state = [
+                *owned(state[:fresh]),
+                *(v if _is_free(v) else _copy(v) for v in state[fresh:]),
+            ]
+        state = list(program.run(*state, *rest))
+        # Other steps may hand on what they were given, or one tensor in two places.
+        is_owned, fresh = program.overwrites, len(state)
+    return state
+
+
 def owned(values: Sequence[Tensor]) -> list[Tensor]:
     """Copy values that a program may overwrite."""
-    return [value.clone(memory_format=torch.preserve_format) for value in values]
+    return [_copy(value) for value in values]
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.clone(memory_format=torch.preserve_format)
+
+
+def _is_free(value: Tensor) -> bool:
+    """Tell whether nothing else holds a tensor's memory, and no two numbers share a place in it."""
+    if _holders is None or value.stride() != torch.empty_like(value, device="meta").stride():
+        return False
+    return _count_holders(value) == _holders
+
+
+def _count_holders(value: Tensor) -> int | None:
+    count = getattr(torch._C, "_storage_Use_Count", None)  # not every torch has it
+    return None if count is None else int(count(value.untyped_storage()._cdata))
+
+
+_holders = _count_holders(torch.zeros(1))  # of memory that one tensor has for itself
 
 
 def traceable(values: Sequence[Tensor]) -> bool:

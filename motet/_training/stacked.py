@@ -13,7 +13,7 @@ from torch.func import vmap
 from motet._core import tree
 from motet._core.tree import State
 from motet._tracing.pending import Deferring, Pending
-from motet._tracing.programs import Program, Step, owned, traceable
+from motet._tracing.programs import Program, Step, run_all, traceable
 from motet._training.batching import Batches
 from motet._training.stepping import Spec, Work, prepared, rebuilt
 from motet.task import Batch
@@ -87,7 +87,7 @@ def _walk(spec: Spec, work: Work, deal: _Deal, dims: tuple[Any, ...]) -> list[Te
     wide = {turn.everybody: program(turn) for turn in deal.turns}
     later = _deferring(wide, rows=len(deal.turns) * deal.width)
     if later is None:
-        return _step_by_step(program, state, fixed, deal)[:trained]
+        return _step_by_step(program, state, trained, fixed, deal)[:trained]
     return _with_weights_last(later, state, fixed, deal)[:trained]
 
 
@@ -125,15 +125,15 @@ def _summed(
 
 
 def _step_by_step(
-    program: Callable[[_Turn], Program], state: list[Tensor], fixed: list[Tensor], deal: _Deal
+    program: Callable[[_Turn], Program],
+    state: list[Tensor],
+    trained: int,
+    fixed: list[Tensor],
+    deal: _Deal,
 ) -> list[Tensor]:
-    turns = [deal.narrowed(turn) for turn in deal.turns]
-    programs = [program(turn) for turn in turns]
-    if any(one.overwrites for one in programs):
-        state = owned(state)
-    for turn, one in zip(turns, programs, strict=True):
-        state = list(one.run(*state, *fixed, *deal.batch(turn), *deal.who(turn)))
-    return state
+    turns = map(deal.narrowed, deal.turns)
+    steps = ((program(turn), (*fixed, *deal.batch(turn), *deal.who(turn))) for turn in turns)
+    return run_all(steps, state, fresh=trained)
 
 
 def _with_weights_last(

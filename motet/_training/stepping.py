@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ from torch import Tensor
 from motet._core import tree
 from motet._core.gradient import grad_with_aux
 from motet._core.tree import State
-from motet._tracing.programs import Program, Step, owned, traceable
+from motet._tracing.programs import Program, Step, run_all, traceable
 from motet._training.batching import Batches
 from motet._training.execution import current
 from motet._training.identity import NoValueError, identity_of
@@ -100,8 +100,9 @@ class Spec:
         """Say how many rows a batch with so many real ones gets."""
         return current().width_for(rows, usual) if self._own_gradient is None else usual
 
+    @cached_property  # a walk may ask for several programs
     def identity(self) -> Hashable | None:
-        """Say what a step computes, so that its program can be used again; None if unknown."""
+        """What a step computes, so that its program can be used again; None if unknown."""
         try:
             optimizer = identity_of(self.optimizer)
         except NoValueError as reason:
@@ -141,7 +142,8 @@ def alone(
     spec: Spec, params: State, buffers: State, frozen: State, batches: Batches, given: Any
 ) -> list[Tensor]:
     """Walk the active steps of one client, traced and laid out as the plan says."""
-    moments = spec.optimizer.init(params)
+    # Detached: then memory that nobody but this fit holds is known by the count of its holders.
+    moments = tree.tree_map(torch.detach, spec.optimizer.init(params))
     work = Work((params, buffers, moments), (frozen, given, batches.rate), batches)
     seen = traceable(tree.leaves((params, buffers, frozen, batches, given)))
     walk = _walk_one if seen else _walk_unseen
@@ -167,20 +169,22 @@ def _walk_one(spec: Spec, work: Work) -> list[Tensor]:
 
     batches, usual = work.batches, work.batches.weight.shape[-1]
     state, fixed = tree.leaves(work.changing), tree.leaves(work.reading)
-    programs: dict[int, Program] = {}  # by rows per batch
-    is_owned = False
-    for number, rows in enumerate(batches.weight.count_nonzero(-1).tolist()):
-        if rows == 0:
-            continue
-        width = spec.width_for(rows, usual)
-        like = channels_last(batches.resized(width).step(number))
-        if width not in programs:
-            values = [*state, *fixed, *like]
-            programs[width] = prepared(spec, "loop", flat, values, donated=len(state), width=width)
-        if programs[width].overwrites and not is_owned:
-            state, is_owned = owned(state), True
-        state = list(programs[width].run(*state, *fixed, *like))
-    return state[: len(tree.leaves(work.changing[:2]))]
+    trained = len(tree.leaves(work.changing[:2]))
+    like = Batch(batches.x, batches.y, batches.weight, batches.key)  # for its structure
+    made: dict[int, Program] = {}  # by rows per batch
+
+    def steps() -> Iterator[tuple[Program, list[Tensor]]]:
+        for number, rows in enumerate(batches.weight.count_nonzero(-1).tolist()):
+            if rows == 0:
+                continue
+            width = spec.width_for(rows, usual)
+            rest = [*fixed, *channels_last(batches.resized(width).step(number))]
+            if width not in made:
+                values = [*state, *rest]
+                made[width] = prepared(spec, "loop", flat, values, donated=len(state), width=width)
+            yield made[width], rest
+
+    return run_all(steps(), state, fresh=trained)[:trained]
 
 
 def _walk_unseen(spec: Spec, work: Work) -> list[Tensor]:
@@ -206,10 +210,9 @@ def prepared(
     """Choose between a step and its program; `as_written` is the step as it runs untraced."""
     if not current().is_traced_for(width) or not traceable(values):
         return Program(as_written or step)
-    identity = spec.identity()
-    if identity is None:
+    if spec.identity is None:
         return Program(as_written or step)
-    return spec.task.programs.get((what, identity), step, values, donated=donated, data=data)
+    return spec.task.programs.get((what, spec.identity), step, values, donated=donated, data=data)
 
 
 def _laid_out(work: Work) -> Work:

@@ -1,5 +1,7 @@
 """Steps are traced for the widths that batches have, and filling that nothing sees is left out."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -82,3 +84,34 @@ def test_a_few_widths_are_traced_as_they_are_and_many_as_quarters():
         "ragged": [2, 4, 6, 8],
         "many": [2, 4, 6, 8],
     }
+
+
+KEPT = torch.ones(1)  # moments that an optimizer hands out again and again
+
+
+@dataclass(frozen=True)
+class Careless:
+    """An optimizer whose first moments are a constant of its module, and the parameters."""
+
+    def init(self, params):
+        return {"seen": KEPT, "start": dict(params), "sum": dict(params)}
+
+    def step(self, grads, moments, params, rate):
+        total = {name: moments["sum"][name] - 0.1 * grads[name] for name in params}
+        moments = {"seen": moments["seen"] + 1, "start": moments["start"], "sum": total}
+        return {
+            name: leaf * moments["seen"] / moments["seen"] for name, leaf in total.items()
+        }, moments
+
+
+@pytest.mark.parametrize("mode", ["stack", "loop"])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_moments_that_an_optimizer_shares_are_not_overwritten(sizes, mode):
+    how = {"backend": "vectorized", "mode": mode, "traced": True}
+    plain, planned = (
+        trained(sizes, optimizer=Careless(), **kind) for kind in ({"backend": "serial"}, how)
+    )
+    for name, leaf in plain.server.items():
+        torch.testing.assert_close(planned.server[name], leaf, rtol=1e-4, atol=1e-6)
+    assert KEPT.tolist() == [1.0]
+    assert len(planned.setting.task.programs) > 0
