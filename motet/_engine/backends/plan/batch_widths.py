@@ -48,14 +48,14 @@ def _widths(plan: Plan, sizes: list[int]) -> set[int]:
 
 
 def has_separate_rows(task: Task) -> bool:
-    """Tell whether a network's outputs for a row depend on that row alone: tried with three rows.
+    """Tell whether outputs and gradients of a row depend on that row alone: tried with three.
 
     Layers that normalise batches are known; a network may also mix rows in its own `forward`.
     """
     if task.example is None or task.has_batch_statistics:
         return False
     try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
             return _are_rows_separate(task, task.example)
     except Exception:  # a network may refuse values that no real example has
         return False
@@ -74,8 +74,16 @@ def _are_rows_separate(task: Task, example: torch.Tensor) -> bool:
     else:  # numbers of words, or the like: 0 and 1 are in every vocabulary
         x = torch.randint(0, 2, shape, generator=generator).to(example.dtype)
 
-    def outputs(rows: int) -> torch.Tensor:
-        batch = Batch(x[:rows], x[:rows], torch.ones(rows), torch.tensor(0))
-        return task.training_outputs(state, batch)[0][:2]
+    params = {name: state[name].requires_grad_() for name in task.trainable(state)}
 
-    return torch.allclose(outputs(3), outputs(2), rtol=1e-3, atol=1e-4)
+    def found(rows: int) -> list[torch.Tensor]:
+        """Return two rows' outputs, and gradients, which may depend on others, too."""
+        batch = Batch(x[:rows], x[:rows], torch.ones(rows), torch.tensor(0))
+        two = task.training_outputs(state, batch)[0][:2]
+        slopes = torch.autograd.grad(
+            two.square().sum(), list(params.values()), materialize_grads=True
+        )
+        return [two, *slopes]
+
+    pairs = zip(found(3), found(2), strict=True)
+    return all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs)
