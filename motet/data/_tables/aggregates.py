@@ -81,7 +81,7 @@ def aggregate(
         sites: Names of the sites.
         rows: The training rows; None: all of the table.
         row_name: Names a row of the table in messages.
-        reading: Columns that are read already, or will be.
+        reading: Columns that are read already.
     """
     used = len(table) if rows is None else len(rows)
     groups = Grouped(np.zeros(used, np.int64) if site is None else site, len(sites))

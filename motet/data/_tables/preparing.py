@@ -27,7 +27,7 @@ from motet.data._tables.inspection import inspect
 from motet.data._tables.kinds import find_columns
 from motet.data._tables.opened import Opened
 from motet.data._tables.options import TableOptions
-from motet.data._tables.reading import Reading, start_reading
+from motet.data._tables.reading import Reading, read_columns
 from motet.data._tables.spellings import merged
 from motet.data._tables.statistics import Medians, finish
 from motet.data._tables.targets import Answer, read_target
@@ -96,7 +96,7 @@ def prepare(
         merge_spellings=options.merge_spellings,
         decimal=options.decimal,
     )
-    reading = start_reading(draft, table, row_name)
+    reading = read_columns(draft, table, row_name)
     allotment = allot_sites(raw, sites.codes.astype(np.int64), sites.values, cut, seed)
     _remark_absent(sites, allotment, remarks)
     aggregates = aggregate_training(draft, table, allotment, row_name, reading)

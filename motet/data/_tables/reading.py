@@ -1,4 +1,4 @@
-"""Columns of a large table as numbers, each read once, while rows are allotted to sites."""
+"""Columns of a large table as numbers, each read once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MOST_CELLS = 1 << 25  # that are kept as numbers; columns of larger tables are r
 Reading: TypeAlias = Mapping[str, "Future[Block]"]
 
 
-def start_reading(draft: Schema, table: Any, row_name: RowName) -> Reading:
-    """Start to read the columns of a schema without statistics; empty if it is not worth it."""
+def read_columns(draft: Schema, table: Any, row_name: RowName) -> Reading:
+    """Read the columns of a schema without statistics, in threads; empty if it is not worth it."""
     rows = len(table)
     if rows < MANY_ROWS or rows * len(draft.columns) > MOST_CELLS:
         return {}
-    noticed, pool = Noticed(row_name, [], counted), ThreadPoolExecutor(2)
-    started = {
-        column.name: pool.submit(read_block, draft, column, table[column.name], noticed)
-        for column in draft.columns
-    }
-    pool.shutdown(wait=False)  # ends its threads once all is read
-    return started
+    noticed = Noticed(row_name, [], counted)
+    # Not while rows are allotted: the threads would wait for one another, and take longer together.
+    with ThreadPoolExecutor(2) as pool:
+        return {
+            column.name: pool.submit(read_block, draft, column, table[column.name], noticed)
+            for column in draft.columns
+        }
