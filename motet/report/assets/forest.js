@@ -1,11 +1,12 @@
 // The verdict on each client as a forest plot: one row per client, its gain and 95% interval.
 
 const MOST_SITES = 40; // rows; with more clients, those that changed most
+const ON_A_SCREEN = 15; // rows; with more, the axis is above them, where it is seen first
 const STATES = {
   helped: { words: "helped", color: "helped", symbol: "triangle-up" },
   harmed: { words: "harmed", color: "harmed", symbol: "triangle-down" },
   "no difference": { words: "no difference that matters", color: "soft", symbol: "square" },
-  "cannot tell": { words: "cannot tell", color: "soft", symbol: "circle-open" },
+  "cannot tell": { words: "we cannot tell", color: "soft", symbol: "circle-open" },
 };
 
 charts.forest = {
@@ -27,19 +28,23 @@ charts.forest = {
     const all = pair ? siteRows(pair) : [];
     const shown = mostChanged(all).sort((a, b) => a.gain - b.gain);
     const names = shown.map(({ site, small }) => (small ? `${site} *` : site));
+    const long = shown.length > ON_A_SCREEN;
     return {
-      traces: Object.keys(STATES).map((state) => siteTrace(part, shown, state, look)),
+      traces: Object.keys(STATES).flatMap((state) =>
+        [true, false].map((sure) => siteTrace(part, shown, state, sure, look))),
       height: Math.max(180, 24 * shown.length + 100),
       layout: {
         xaxis: {
           title: { text: `${gainUnit(part)}: gain over ${plain(reference)}, with its 95% interval` },
           ...zeroAxis(look), range: gainRange(part, shown),
+          ...(long ? { side: "top" } : {}),
         },
         yaxis: {
           ...nameTicks(names, Infinity, look.narrow ? 12 : 24),
           range: [-0.7, shown.length - 0.3], zeroline: false,
         },
         showlegend: true,
+        ...(long ? { legend: aboveTheAxis(shown.length) } : {}),
       },
       subject: `${method} compared with ${reference}`,
       finding: forestFinding(part, method, reference, all, shown),
@@ -47,6 +52,8 @@ charts.forest = {
     };
   },
 };
+
+const aboveTheAxis = (rows) => ({ orientation: "h", x: 0, y: 1 + 58 / (24 * rows), yanchor: "bottom" });
 
 const SITE_COLUMNS = [
   "site", "examples", "gain", "low", "high", "p_value", "state", "sure", "in_runs", "small",
@@ -78,21 +85,25 @@ function gainRange(part, rows) {
   return [scale * Math.max(low, -3 * widest) * 1.05, scale * Math.min(high, 3 * widest) * 1.05];
 }
 
-function siteTrace(part, shown, state, look) {
+// With one seed nothing is more than "in this run", and no grade is shown.
+const isSure = (part, row) => row.sure || part.seeds < 2;
+
+function siteTrace(part, shown, state, sure, look) {
   const { words, color, symbol } = STATES[state];
-  const places = shown.map((_, place) => place).filter((place) => stateOf(part, shown[place]) === state);
+  const places = shown.map((_, place) => place).filter((place) =>
+    stateOf(part, shown[place]) === state && isSure(part, shown[place]) === sure);
   const rows = places.map((place) => shown[place]);
   const scale = percent(part);
-  const pale = (row) => (row.sure ? look[color] : between([look.page, look[color]], 0.45));
+  const fill = sure ? look[color] : between([look.page, look[color]], 0.45);
   return {
-    type: "scatter", mode: "markers", name: words, showlegend: rows.length > 0,
+    type: "scatter", mode: "markers", name: sure ? words : `probably ${words}`, showlegend: rows.length > 0,
     x: rows.map((row) => scale * row.gain), y: places,
     error_x: {
       type: "data", symmetric: false, color: look[color], thickness: 1.6, width: 0,
       array: rows.map((row) => scale * (row.high - row.gain)),
       arrayminus: rows.map((row) => scale * (row.gain - row.low)),
     },
-    marker: { size: 11, symbol, opacity: 1, color: rows.map(pale), line: { color: look[color], width: 1.5 } },
+    marker: { size: 11, symbol, opacity: 1, color: fill, line: { color: look[color], width: 1.5 } },
     text: rows.map((row) => plain(row.site)),
     customdata: rows.map((row) => siteWords(part, row)),
     hovertemplate: "%{text}: %{customdata}<extra></extra>",
@@ -103,21 +114,21 @@ function siteWords(part, row) {
   const scale = percent(part);
   const interval = row.low === null ? "no interval"
     : `${signed(scale * row.low)} to ${signed(scale * row.high)}`;
-  const probably = row.sure || part.seeds < 2 ? "" : "probably ";
+  const probably = isSure(part, row) ? "" : "probably ";
   return `${signed(scale * row.gain)} (${interval})<br>${probably}${STATES[stateOf(part, row)].words}` +
     `, ${counted(row.examples, "test example")}`;
 }
 
 function forestFinding(part, method, reference, all, shown) {
   if (!all.length) return `${method} and ${reference} were not compared client by client.`;
-  const parts = Object.entries(STATES)
-    .map(([state, { words }]) => [all.filter((row) => stateOf(part, row) === state).length, words])
-    .filter(([count]) => count)
-    .map(([count, words]) => `${count} ${words}`);
+  const parts = Object.entries(STATES).flatMap(([state, { words }]) => [true, false].map((sure) => {
+    const count = all.filter((row) => stateOf(part, row) === state && isSure(part, row) === sure).length;
+    if (!count) return "";
+    return state === "cannot tell" ? `for ${count} ${words}` : `${count} ${sure ? "" : "probably "}${words}`;
+  })).filter(Boolean);
   const when = part.seeds < 2 ? "In this run, of" : "Of";
   const some = shown.length < all.length ? ` The ${shown.length} that changed most are shown.` : "";
   const small = shown.some((row) => row.small) ? " * few test examples." : "";
-  const pale = shown.some((row) => !row.sure) && part.seeds > 1 ? " Pale marks: probably." : "";
   return `${when} ${counted(all.length, "client")} under ${method} compared with ${reference}: ` +
-    `${parts.join(", ")}.${some}${pale}${small}`;
+    `${parts.join(", ")}.${some}${small}`;
 }
