@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from motet._compare.budget import Budget
@@ -17,6 +18,7 @@ from motet._compare.tuning import Search
 from motet._core.points import Point
 from motet._engine.observers import Watcher
 from motet._engine.results import Failure
+from motet._verdict.site_groups import Groups
 from motet.data import Federation
 from motet.task import Task
 
@@ -36,6 +38,7 @@ def compare(
     examples: bool = True,
     cross_site: bool = False,
     leave_one_out: bool = False,
+    site_groups: Groups | str | Path | None = None,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -62,6 +65,9 @@ def compare(
             study of every row. The time grows with the square of the number of clients.
         leave_one_out: Whether to run the best federated method again without each client, for what
             it contributes to the others (`Comparison.contributions`).
+        site_groups: The group of each client, or a table file with the columns client and group,
+            where clients are not independent of each other (hospitals of one owner, say): tests
+            of means then count groups. Clients that are not named are independent.
         watcher: Receives every round and every result.
         **settings: Further options of `motet.run`: `cohort`, `backend`, ... With `backend="ray"`,
             methods and seeds are tasks, `actors` of them at once.
@@ -93,6 +99,7 @@ def compare(
         point=point,
         examples=examples,
         cross_site=cross_site,
+        site_groups=site_groups,
         **settings,
     )
     if leave_one_out:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from motet._compare.budget import Budget
@@ -13,6 +14,7 @@ from motet._compare.comparison import Comparison
 from motet._compare.references import labelled, missing_references
 from motet._compare.rules import Choice, Rules, require_validation
 from motet._compare.shared_training import Entry, refused, train_together
+from motet._compare.site_group_files import read_site_groups
 from motet._compare.tuning import Search, Trial
 from motet._core.keys import Key
 from motet._core.points import Point
@@ -24,6 +26,7 @@ from motet._engine.results import Failure, Row, over_common_clients
 from motet._engine.scorability import check_metrics
 from motet._engine.stores.memory import MemoryStore, Store
 from motet._verdict.federation_summary import FederationSummary
+from motet._verdict.site_groups import Groups, check_groups
 from motet.config._values import to_plain
 from motet.data import Federation
 from motet.errors import RequestError, WorkError
@@ -57,6 +60,7 @@ class ComparisonSpec:
         how: How the search was made, as JSON values.
         tried: The result of every trial, as JSON values.
         settings: Options of `motet.run`, without rounds and seed.
+        site_groups: Client -> group, where clients are not independent of each other.
         tasks: Where runs are tasks on Ray, and how many at once; None: one after another, here.
         tried_out: What has passed the trial before round 1.
     """
@@ -72,6 +76,7 @@ class ComparisonSpec:
     how: Mapping[str, Any] = field(default_factory=dict)
     tried: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    site_groups: Groups = field(default_factory=dict)
     tasks: Mapping[str, Any] | None = None
     tried_out: list[TriedOut] = field(default_factory=list, compare=False, repr=False)
 
@@ -91,6 +96,7 @@ class ComparisonSpec:
         point: Point | None = None,
         examples: bool = True,
         cross_site: bool = False,
+        site_groups: Groups | str | Path | None = None,
         **settings: Any,
     ) -> ComparisonSpec:
         """Add the missing references to the methods, and check that every method can run."""
@@ -118,6 +124,7 @@ class ComparisonSpec:
             ),
             search=Search(trials=tune) if isinstance(tune, int) else tune,
             settings=settings,
+            site_groups=check_groups(read_site_groups(site_groups), data.clients),
             tasks=tasks,
         )
         spec.check()
@@ -266,6 +273,7 @@ class ComparisonSpec:
             budget=self.rules.budget.limits(),
             search=self.how,
             tried=self.tried,
+            site_groups=self.site_groups,
         )
 
 

@@ -18,6 +18,7 @@ from motet._compare.budget import Budget
 from motet._compare.comparison_spec import ComparisonSpec
 from motet._compare.references import SHARED_FIELDS, why_unsuited
 from motet._compare.rules import Choice
+from motet._compare.site_group_files import read_site_groups
 from motet._compare.tuning import Search
 from motet._core.points import Point
 from motet.config._experiment import model_to_dict, section_to_dict
@@ -55,6 +56,7 @@ class CompareChoice:
         point: Where in a round clients are scored; None: each method as its authors report it.
         cross_site: Whether each client's final model is scored on each client's test data, too.
         leave_one_out: Whether the best federated method is run again without each client.
+        site_groups: The group of each client, or a table file with the columns client and group.
         examples: Whether to keep predictions of single test examples, up to a limit.
     """
 
@@ -65,6 +67,7 @@ class CompareChoice:
     point: Point | None = None
     cross_site: bool = False
     leave_one_out: bool = False
+    site_groups: dict[str, str] | str = field(default_factory=dict)
     examples: bool = True
 
 
@@ -83,6 +86,7 @@ class ComparisonPlan:
     point: Point | None = None
     cross_site: bool = False
     leave_one_out: bool = False
+    site_groups: Mapping[str, str] = field(default_factory=dict)
     examples: bool = True
 
     def federation(self) -> Federation:
@@ -124,6 +128,7 @@ class ComparisonPlan:
             tune=self.tune,
             point=self.point,
             cross_site=self.cross_site,
+            site_groups=self.site_groups,
             examples=self.examples,
             **settings,
         )
@@ -143,6 +148,7 @@ class ComparisonPlan:
                 "point": self.point,
                 "cross_site": self.cross_site,
                 "leave_one_out": self.leave_one_out,
+                "site_groups": dict(self.site_groups),
                 "examples": self.examples,
                 **({} if self.tune is None else {"tune": _search_to_dict(self.tune)}),
             },
@@ -173,6 +179,7 @@ def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
         point=choice.point,
         cross_site=choice.cross_site,
         leave_one_out=choice.leave_one_out,
+        site_groups=read_site_groups(choice.site_groups),
         examples=choice.examples,
     )
 

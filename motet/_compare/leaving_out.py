@@ -16,6 +16,7 @@ from motet._engine.results import Failure, Row
 from motet._verdict.chance import PROBABLE, SURE, MeanGain, mean_gains
 from motet._verdict.judging import unanimous
 from motet._verdict.multiplicity import holm
+from motet._verdict.site_groups import group_names, over_groups
 from motet.errors import RequestError
 
 FEWEST = 3  # clients: with fewer, no federation is left without one of them
@@ -80,15 +81,17 @@ def with_contributions(
     label = found.main[0]
     whole = {row.seed: row for row in comparison.of(label)}
     known = {key: row for key, row in kept.left_out().items() if row.label == label}
-    sites, tables = list[str](), list[np.ndarray]()
+    sites, tables, units = list[str](), list[np.ndarray](), list[np.ndarray]()
     for site in spec.data.clients:
         rows = list(_rows_without(spec, site, label, whole, known, kept))
-        if (table := _gains(rows, whole)) is not None:
+        if (found_gains := _gains(rows, whole)) is not None:
+            others, table = found_gains
             sites.append(site)
             tables.append(table)
+            units.append(over_groups(table, group_names(others, spec.site_groups)))
         if step is not None:
             step(f"without {site}")
-    made = _judged(label, sites, tables)
+    made = _judged(label, sites, tables, units)
     return replace(comparison, contributions=tuple(made))
 
 
@@ -118,22 +121,24 @@ def _rows_without(
         yield outcome
 
 
-def _gains(rows: list[Row | Failure], whole: dict[int, Row]) -> np.ndarray | None:
-    """Return the others' gains [clients, seeds] from one client's taking part."""
+def _gains(rows: list[Row | Failure], whole: dict[int, Row]) -> tuple[list[str], np.ndarray] | None:
+    """Return the other clients and their gains [clients, seeds] from one client's taking part."""
     columns = [
         whole[row.seed].evaluation.gains(row.evaluation) for row in rows if isinstance(row, Row)
     ]
     if not columns:
         return None
     common = sorted(set.intersection(*map(set, columns)))
-    return np.array([[column[client] for column in columns] for client in common])
+    return common, np.array([[column[client] for column in columns] for client in common])
 
 
-def _judged(label: str, sites: list[str], tables: list[np.ndarray]) -> list[dict[str, Any]]:
-    means = mean_gains(tables, methods=len(tables))
+def _judged(
+    label: str, sites: list[str], tables: list[np.ndarray], units: list[np.ndarray]
+) -> list[dict[str, Any]]:
+    means = mean_gains(units, methods=len(tables))
     cautious = [
         max(p, unanimous(len(table)))
-        for p, table in zip(holm([mean.p_cautious for mean in means]), tables, strict=True)
+        for p, table in zip(holm([mean.p_cautious for mean in means]), units, strict=True)
     ]
     usual = holm([mean.p_value for mean in means])
     in_runs = holm([mean.p_in_runs for mean in means])

@@ -30,7 +30,19 @@ def caveats(found: Findings) -> Iterator[str]:
 
 def _few_clients(found: Findings) -> Iterator[str]:
     clients = max(difference.clients for difference in found.differences.values())
-    if clients < 2:
+    if (groups := found.independent) < clients:
+        yield (
+            f"The {plural(clients, 'client')} belong to {plural(groups, 'group')} that are "
+            "independent of each other; tests of means count groups, not clients."
+        )
+        if groups < 2:
+            yield "One group says nothing about others, so no mean was tested."
+        elif unanimous(groups) >= SURE:
+            yield (
+                f"{groups} groups are few: what a mean over them says about others is probable at "
+                "best. Read the verdict on each client first."
+            )
+    elif clients < 2:
         yield "One client says nothing about others, so no mean was tested."
     elif unanimous(clients) >= SURE:
         yield (

@@ -16,6 +16,7 @@ import numpy as np
 from motet._verdict.example_scores import ExampleScores, bounded, largest_gain, margin
 from motet._verdict.judging import Judgement, Pair, comparisons, judged
 from motet._verdict.results import Results
+from motet._verdict.site_groups import group_names
 from motet._verdict.sites import SMALL, SiteVerdict, site_verdicts
 from motet._verdict.statistics import Gains, PairedDifference, difference, gains
 
@@ -72,6 +73,12 @@ class Findings:
     def one_seed(self) -> bool:
         """Whether there is one seed only, so that nothing is claimed beyond this run."""
         return len(self.comparison.seeds) < 2
+
+    @property
+    def independent(self) -> int:
+        """The number of clients, or groups of clients, that are independent of each other."""
+        clients = [score.client for score in self.comparison.rows[0].evaluation.rows]
+        return len(set(group_names(clients, self.comparison.site_groups)))
 
     @property
     def federated(self) -> str | None:
@@ -181,13 +188,19 @@ def _judgements(
             gains=found.counted(),
             examples=scores.differences(*pair, found.clients, found.seeds),
             counts=[examples.get(client, 1) for client in found.clients],
+            groups=_groups(comparison, found.clients),
             names=pair,
         )
         for pair, found in table.items()
     ]
     parts = [] if halves is None else [halves.few, halves.many]
     small = [
-        Pair(gains=part.counted(), counts=[examples[c] for c in part.clients]) for part in parts
+        Pair(
+            gains=part.counted(),
+            counts=[examples[c] for c in part.clients],
+            groups=_groups(comparison, part.clients),
+        )
+        for part in parts
     ]
     sites = max((len(found.clients) for found in table.values()), default=0)
     several = sites * len(pairs) > MOST_SITES
@@ -202,6 +215,11 @@ def _judgements(
         extra=len(small),
         with_sites=[*shown, *(False for _ in small)],
     )
+
+
+def _groups(comparison: Results, clients: Sequence[str]) -> list[str]:
+    """Return the group of each client; empty if all clients are independent."""
+    return group_names(clients, comparison.site_groups) if comparison.site_groups else []
 
 
 def _examples(comparison: Results) -> dict[str, int]:

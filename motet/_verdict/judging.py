@@ -10,6 +10,7 @@ import numpy as np
 from motet._verdict.chance import PROBABLE, RISK, SURE, MeanGain, at_least, mean_gains
 from motet._verdict.multiplicity import holm
 from motet._verdict.site_gains import SiteGain, SiteState, site_gains, site_states
+from motet._verdict.site_groups import over_groups
 from motet._verdict.whole_table import DOUBTFUL, EXPECTED, mean_errors, scores_of
 
 
@@ -21,13 +22,20 @@ class Pair:
         gains: Gain of each client with each seed, [clients, seeds].
         examples: For each client, gains by example, [examples, seeds]; None if they are not known.
         counts: Test examples of each client.
+        groups: The group of each client, if some of them are not independent of each other.
         names: Both methods; () if the pair is tested on its own, over some of the clients, say.
     """
 
     gains: np.ndarray
     examples: Sequence[np.ndarray] | None = None
     counts: Sequence[int] = ()
+    groups: Sequence[str] = ()
     names: tuple[str, str] | tuple[()] = ()
+
+    @property
+    def units(self) -> np.ndarray:
+        """Gains of what is independent of each other, [clients or groups of clients, seeds]."""
+        return over_groups(self.gains, self.groups) if len(self.groups) else self.gains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +97,13 @@ def judged(
         with_sites: Pairs whose sites are judged; default: all that have examples.
     """
     noise = [_noise(pair, bounded=bounded) for pair in pairs]
-    means = mean_gains([pair.gains for pair in pairs], methods=methods, noise=noise)
+    means = mean_gains([pair.units for pair in pairs], methods=methods, noise=noise)
     family = comparisons(methods) + extra
     margins = list(np.broadcast_to(margin, len(pairs)))
     corrected = holm([mean.p_value for mean in means], family)
     cautious = holm([mean.p_cautious for mean in means], family)
     means, corrected, cautious = _together(pairs, noise, means, corrected, cautious)
-    cautious = [max(p, unanimous(len(pair.gains))) for p, pair in zip(cautious, pairs, strict=True)]
+    cautious = [max(p, unanimous(len(pair.units))) for p, pair in zip(cautious, pairs, strict=True)]
     in_runs = holm([mean.p_in_runs for mean in means], family)
     wanted = [True] * len(pairs) if with_sites is None else with_sites
     found = []
@@ -133,11 +141,11 @@ def _together(
     """
     means, corrected, cautious = list(means), list(corrected), list(cautious)
     named = [(i, pair.names) for i, pair in enumerate(pairs) if len(pair.names) == 2]
-    scores = scores_of([names for _, names in named], [pairs[i].gains for i, _ in named])
+    scores = scores_of([names for _, names in named], [pairs[i].units for i, _ in named])
     # A pair must look real on its own: methods may move together, or against each other, which the
     # model of the table does not know. So there is nothing to find if no pair does.
     hopeful = any(means[i].p_value < PROBABLE for i, _ in named)
-    if scores is None or not hopeful or min(pairs[named[0][0]].gains.shape) < 2:
+    if scores is None or not hopeful or min(pairs[named[0][0]].units.shape) < 2:
         return means, corrected, cautious
     place = {name: number for number, name in enumerate(scores)}
     explained = float(np.mean([noise[i] for i, _ in named]))
@@ -178,7 +186,12 @@ def comparisons(methods: int) -> int:
 
 
 def _noise(pair: Pair, *, bounded: bool) -> float:
-    """Return the mean variance of a client's gain that its test examples explain."""
+    """Return the mean variance of a client's (or group's) gain that test examples explain."""
+    # A group of n clients counts n times as much as one, with an error of the n-th part.
+    return _noise_of_clients(pair, bounded=bounded) * len(pair.units) / max(len(pair.gains), 1)
+
+
+def _noise_of_clients(pair: Pair, *, bounded: bool) -> float:
     if pair.examples is not None:
         errors = [
             float(values.mean(1).var(ddof=1)) / len(values)

@@ -43,6 +43,7 @@ class Results:
         budget: Limits of every run, such as {"gradients": 1e6}; empty if there were none.
         search: How hyperparameters were searched; empty if they were not.
         contributions: What each client contributes to the others, if they were left out in turn.
+        site_groups: Client -> group, where clients are not independent of each other.
         tried: The trials of the search: label, number, values and validation mean of each.
     """
 
@@ -59,6 +60,7 @@ class Results:
     search: Mapping[str, Any] = field(default_factory=dict)
     tried: tuple[Mapping[str, Any], ...] = ()
     contributions: tuple[Mapping[str, Any], ...] = ()
+    site_groups: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -189,6 +191,7 @@ class Results:
             "runs": [row.to_dict() for row in self.rows],
             "federation": self.federation.to_dict(),
             "contributions": [dict(one) for one in self.contributions],
+            "site_groups": dict(self.site_groups),
         }
 
     @classmethod
@@ -205,6 +208,7 @@ class Results:
             split=written["split_hash"],
             tried=tuple(written["tried"]),
             contributions=tuple(written.get("contributions", ())),
+            site_groups=written.get("site_groups", {}),
             added=tuple(written["added"]),
             failures=tuple(Failure(**failure) for failure in written["failures"]),
             federation=FederationSummary.from_dict(written["federation"]),

@@ -40,7 +40,13 @@ KINDS: dict[str, tuple[Any, str]] = {  # what [data] may be; they exclude each o
 SOURCES = tuple(KINDS)
 # All others are options of the network.
 MODEL_KEYS = ("name", "loss", "times", "bins", "init", "rename", "init_sha256", "base", "frozen")
-PATHS = (("data", "table"), ("data", "folder"), ("model", "init"), ("model", "base"))
+PATHS = (
+    ("data", "table"),
+    ("data", "folder"),
+    ("model", "init"),
+    ("model", "base"),
+    ("compare", "site_groups"),
+)
 MOST_TEXT = 1_000_000
 # Time to parse a key grows with the square of its parts. Tried at the beginnings of words only.
 _ENDLESS_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++\s*+\.\s*+){64}""")
