@@ -98,7 +98,7 @@ def test_what_is_supported_survives_the_correction_and_what_is_probable_does_not
     assert alone.supported
     assert alone.better
     assert not alone.worse
-    among_many = replace(alone, cautious=0.2, corrected=0.03)
+    among_many = replace(alone, cautious=0.2, corrected=0.02)
     assert not among_many.supported
     assert among_many.probable
     assert among_many.probably_better

@@ -16,7 +16,7 @@ from motet._engine.results import over_common_clients
 from motet._verdict.findings import find
 from motet._verdict.statistics import gains
 from motet._verdict.verdict import verdict
-from motet.data import from_arrays
+from motet.data import Split, from_arrays
 
 ALL = ("local", "fedavg", "fedavg-ft", "fedper", "ditto")
 CALM = {"client": 0.02, "seed": 0.002, "rest": 0.01}
@@ -324,6 +324,16 @@ def test_with_one_seed_clients_are_judged_in_this_run_only():
     assert found.sites
     assert {site.state for site in found.sites} == {"cannot tell"}
     assert found.answer.startswith("In this run, compared with training alone, ")
+
+
+def test_clients_of_whom_nothing_is_known_are_not_counted_one_by_one():
+    rng = np.random.default_rng(0)
+    clients = {
+        f"s{n}": (rng.normal(size=(30, 3)).astype("float32"), np.arange(30) % 2) for n in (1, 2, 3)
+    }
+    data = from_arrays(clients, split=Split(0.0, 0.3))
+    found = motet.compare([motet.FedPer()], linear(data), data, rounds=1, seeds=2).verdict()
+    assert "we cannot tell for any of 3 clients whether" in found.answer
 
 
 def test_the_only_client_is_answered_by_name():

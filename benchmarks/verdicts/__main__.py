@@ -6,6 +6,7 @@ python benchmarks/verdicts --fresh         # kinds of worlds that nothing was ch
                                            # then those that were fresh when first published
 python benchmarks/verdicts --all --out counts.jsonl    # every kind; counts are added to the file
 python benchmarks/verdicts --table counts.jsonl        # what they say, a line per sites and seeds
+python benchmarks/verdicts --drawn         # whole verdicts on worlds whose every property is drawn
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from counting import print_drawn
 from kinds import SEEDS, SITES, fresh_kinds, kinds, second_kinds
 from planted import World
 from pooled import print_table
@@ -43,7 +45,19 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="these and the others")
     parser.add_argument("--out", type=Path, help="add the counts of every kind to a file")
     parser.add_argument("--table", type=Path, nargs="*", help="print what such files say")
+    parser.add_argument("--drawn", action="store_true", help="draw every property of a world")
+    parser.add_argument("--groups", choices=("none", "unknown", "known"), default="none")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for --drawn")
     asked = parser.parse_args()
+    if asked.drawn:
+        print_drawn(
+            asked.worlds,
+            key=asked.key,
+            seeds=tuple(asked.seeds),
+            seconds=asked.seconds,
+            groups=asked.groups,
+        )
+        return
     if asked.table:
         print_table(asked.table)
         return

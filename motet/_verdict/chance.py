@@ -24,7 +24,7 @@ import numpy as np
 from motet._verdict.spreads import CAUTIOUS, DOUBT, USUAL, Spread, Trust, known, pooled
 
 SURE = 0.01  # the risk that a whole table contains a false claim
-PROBABLE = 0.05  # the same for claims with "probably"
+PROBABLE = 0.03  # the same for claims with "probably"
 RISK = 0.05  # of an interval, both sides together
 LONGEST = 2.0  # how much longer the longer side of an interval may get
 ENOUGH = 20  # clients: of as many, half of the skewness they show is believed

@@ -48,6 +48,11 @@ def answer(found: Findings) -> Iterator[str]:
         yield _of_one(found, sites[0])
         return
     clients = plural(len(sites), "client")
+    start = "In this run, compared" if found.one_seed else "Compared"
+    if count["cannot tell"] == len(sites):
+        told = f"we cannot tell for any of {clients} whether {found.federated} helps or harms it"
+        yield f"{start} with training alone, {told}{_seen_in_runs(found, sites)}."
+        return
     helped, harmed = _told(found, "helped", "helps"), _told(found, "harmed", "harms")
     parts = [f"{helped} of {clients}" if helped else f"is not shown to help any of {clients}"]
     if helped and " and " in helped:  # "helps 3 of 12 clients and probably 7 more"
@@ -61,7 +66,6 @@ def answer(found: Findings) -> Iterator[str]:
         )
     if count["cannot tell"]:
         parts.append(f"for {count['cannot tell']} we cannot tell{_seen_in_runs(found, sites)}")
-    start = "In this run, compared" if found.one_seed else "Compared"
     yield f"{start} with training alone, {found.federated} {'; '.join(parts)}."
 
 

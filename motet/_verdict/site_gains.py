@@ -9,6 +9,10 @@ is borrowed about the gains themselves: a site is judged by its own examples.
 Differences of accuracy are -1, 0 or 1, and often nearly all 0. Then Student's t is too sure, and
 the p-value is the larger of his and of an exact sign-flip test over examples, which is McNemar's
 if there is one seed.
+
+Under other metrics a few examples may decide: an AUROC with three positives is known as well as
+three examples make it, however many negatives there are. So the degrees of freedom of Student's t
+are those of the examples that matter, and no p-value is below that of as many equal coins.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from typing import Literal
 
 import numpy as np
 
-from motet._verdict.chance import PROBABLE, RISK, SURE, two_sided
+from motet._verdict.chance import RISK, SURE, two_sided
 from motet._verdict.multiplicity import benjamini_hochberg, holm
-from motet._verdict.spreads import Spread, estimated, pooled
+from motet._verdict.spreads import LEAST, Spread, estimated, pooled
 
 State = Literal["helped", "harmed", "no difference", "cannot tell"]
+HINT = 0.05  # share of sites with "probably" that may be no different
+UNSEEN = 0.05  # share of examples that may change although none of a site's examples did
 MOST_STEPS = 4000  # of the exact test: beyond, the central limit theorem makes it unnecessary
 
 
@@ -82,13 +88,12 @@ def site_gains(
     parts = [_parts(differences, bounded=bounded) for differences in values]
     means = np.array([part.mean for part in parts])
     seeds = values[0].shape[1]
-    degrees = np.array([max(part.examples - 1, 1) for part in parts], dtype=float)
-    own = estimated(np.array([part.error for part in parts]), degrees)
+    own = estimated(*np.array([(part.error, part.freedom) for part in parts]).T)
     total = own.plus(_seed_spread(values, parts, common)) if seeds > 1 else own
     lean = np.array([part.lean for part in parts])
     share = np.minimum(np.array([p.error for p in parts]) / np.maximum(total.mean(), 1e-300), 1.0)
-    exact = np.array([sign_flips(v) if bounded else 0.0 for v in values])
-    below = np.array([_too_few_changes(part, margin) if bounded else 0.0 for part in parts])
+    exact = np.array([sign_flips(v) if bounded else _coins(v) for v in values])
+    below = np.array([_too_few_changes(part, margin, bounded=bounded) for part in parts])
     in_runs = np.maximum(two_sided(means, own, lean), exact)
     everywhere = np.maximum(two_sided(means, total, lean * share**1.5), exact)
     same_in_runs = np.maximum(_within(means, own, margin), below)
@@ -128,7 +133,7 @@ def site_states(gains: Sequence[SiteGain], *, in_runs: bool = False) -> list[Sit
     sure, probable, alike = holm(p_values), benjamini_hochberg(p_values), holm(same)
     states = []
     for gain, p, hint, p_same in zip(gains, sure, probable, alike, strict=True):
-        if p < SURE or (hint < PROBABLE and p_same >= SURE):
+        if p < SURE or (hint < HINT and p_same >= SURE):
             states.append(SiteState("helped" if gain.mean > 0 else "harmed", p < SURE))
         elif p_same < SURE:
             states.append(SiteState("no difference"))
@@ -179,13 +184,14 @@ class _Parts:
     error: float  # variance of the mean that is due to examples
     both: float  # variance of a seed's mean that is due to examples
     lean: float  # skewness of the mean
+    freedom: float  # degrees of freedom of `error`
     examples: int
 
 
 def _parts(values: np.ndarray, *, bounded: bool) -> _Parts:
     examples, seeds = values.shape
     if not examples or not np.isfinite(values).all():
-        return _Parts(math.nan, 0.0, 0.0, 0.0, 0)
+        return _Parts(math.nan, 0.0, 0.0, 0.0, 1.0, 0)
     of_examples = values.mean(1)
     mean = float(of_examples.mean())
     centred = of_examples - mean
@@ -196,7 +202,26 @@ def _parts(values: np.ndarray, *, bounded: bool) -> _Parts:
     both = float((rest**2).sum()) / max((examples - 1) * (seeds - 1), 1) / examples
     scale = float((centred**2).mean()) ** 1.5
     skewness = float((centred**3).mean()) / scale if scale > 0 else 0.0
-    return _Parts(mean, variance / examples, both, skewness / math.sqrt(examples), examples)
+    freedom = float(max(examples - 1, 1)) if bounded else _freedom(centred)
+    lean = skewness / math.sqrt(examples)
+    return _Parts(mean, variance / examples, both, lean, freedom, examples)
+
+
+def _freedom(centred: np.ndarray) -> float:
+    """Return the degrees of freedom of a variance that few of the examples may decide.
+
+    With examples of equal weight their number less one, at most. Of normal ones, half of it.
+    """
+    fourth = float((centred**4).sum())
+    if not fourth:
+        return float(max(len(centred) - 1, 1))
+    deciding = float((centred**2).sum()) ** 2 / fourth
+    return min(max(1.5 * deciding - 1, LEAST), float(max(len(centred) - 1, 1)))
+
+
+def _coins(values: np.ndarray) -> float:
+    """Return the chance that coins in place of the examples that differ would all fall alike."""
+    return 0.5 ** (max(int(np.count_nonzero(values.mean(1))), 1) - 1)
 
 
 def _seed_spread(values: Sequence[np.ndarray], parts: Sequence[_Parts], common: Spread) -> Spread:
@@ -221,10 +246,14 @@ def _within(means: np.ndarray, spread: Spread, margin: float) -> np.ndarray:
     return np.where(room > 0, spread.above(np.maximum(room, 0.0)), 1.0)
 
 
-def _too_few_changes(part: _Parts, margin: float) -> float:
+def _too_few_changes(part: _Parts, margin: float, *, bounded: bool) -> float:
     """Return the chance of so few changed examples, if a share as large as the margin changed."""
     from scipy.special import bdtr
 
-    if not part.examples or margin >= 1:
-        return 1.0 if not part.examples else 0.0
+    if not part.examples:
+        return 1.0
+    if not bounded:  # the variance speaks, if there is one
+        return 0.0 if part.error else float((1 - UNSEEN) ** part.examples)
+    if margin >= 1:
+        return 0.0
     return float(bdtr(round(part.examples * abs(part.mean)), part.examples, margin))
