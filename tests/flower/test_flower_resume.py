@@ -125,4 +125,4 @@ def test_a_failure_ends_with_a_line_that_says_it(tmp_path, caplog):
     grid = LoopbackGrid(client_app(), {}, run_config)
     with caplog.at_level(logging.ERROR, "motet.deploy._runtime"), pytest.raises(RequestError):
         grid.drive(server_app())
-    assert 'experiment trial: failed: no method is called "fedpre"' in caplog.text
+    assert 'experiment trial: failed: method.name: no method is called "fedpre"' in caplog.text
