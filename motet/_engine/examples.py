@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from motet._core.atomic import writing_atomically
 from motet._core.keys import Key
+from motet._core.parquet import read_own_parquet
 from motet.errors import StateError
 from motet.metrics import Metric, get
 from motet.metrics._registry import About
@@ -185,12 +186,11 @@ def write_examples(path: Path, runs: Iterable[RunExamples]) -> None:
 def read_examples(path: Path) -> dict[tuple[str, int], ExampleTable]:
     """Read the examples of all runs, by label and seed; none where there is no file."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     if not path.exists():
         return {}
     try:
-        table = parquet.read_table(pa.BufferReader(path.read_bytes()))
+        table = read_own_parquet(path)
         written = json.loads(table.schema.metadata[b"motet"])
         found = dict(written["about"])
         about = About(**{**found, "times": tuple(found["times"])}) if found else About("binary")

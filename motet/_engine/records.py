@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from motet._core.atomic import writing_atomically
+from motet._core.parquet import read_own_parquet
 from motet._engine.evaluation import Evaluation, Score
 from motet.errors import StateError
 from motet.metrics._registry import is_higher_better
@@ -103,15 +104,11 @@ def write_scores(path: Path, rows: Iterable[Any], kind: type[Any] = ScoreRow) ->
 def read_scores(path: Path) -> list[ScoreRow]:
     """Read scores back; none where there is no file yet."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     if not path.exists():
         return []
     try:
-        # Not by path: a path is opened as a data set, which costs another import. Nor as a file of
-        # Python's: a thread of Arrow's may need Python's lock for it while the program ends, and
-        # that aborts the program.
-        rows = parquet.read_table(pa.BufferReader(path.read_bytes())).to_pylist()
+        rows = read_own_parquet(path).to_pylist()
         # Files of 0.1 do not say which direction is better.
         return [
             ScoreRow(**{"higher_is_better": is_higher_better(row["metric"]), **row}) for row in rows
