@@ -11,6 +11,7 @@ from saved import assert_same_run
 
 import motet
 from motet._compare.comparison_dir import ComparisonDirectory
+from motet._core import directory_lock
 from motet._core.directory_lock import DirectoryLock
 from motet._export.saved import saved_run
 from motet._runs import leftovers
@@ -254,6 +255,22 @@ def test_a_directory_that_is_replaced_before_it_is_locked_is_opened_again(tmp_pa
         assert hold.is_current
         with pytest.raises(StateError, match="another process is at work"):
             DirectoryLock.take(path)
+
+
+def test_who_finds_a_new_directory_taken_does_not_remove_it(tmp_path, monkeypatch):
+    path, lock = tmp_path / "run", directory_lock._locked
+    faster = []
+
+    def locked(folder):  # another process saw no directory, either, and is the first to lock it
+        faster.append(DirectoryLock(folder, lock(folder), [folder]))
+        return lock(folder)
+
+    monkeypatch.setattr(directory_lock, "_locked", locked)
+    with pytest.raises(StateError, match="another process is at work"):
+        DirectoryLock.take(path, make=True)
+    assert faster[0].is_current
+    faster[0].close()
+    assert not path.exists()
 
 
 def test_a_claim_is_known_to_others_before_any_work_is_done(tmp_path):

@@ -40,6 +40,8 @@ class DirectoryLock:
                 if not make:
                     raise
                 continue  # the process that had made it gave up, and removed it
+            except StateError:  # another process holds it, so it is that one's to remove
+                raise
             except BaseException:
                 _unmake(made)
                 raise
