@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from motet._cli.stopping import exit_code, listen, sentence, stop_listening
@@ -12,9 +13,6 @@ from motet._cli.stopping import exit_code, listen, sentence, stop_listening
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, and end the process with its exit code."""
-    ending = _Ending()
-    if arguments is None:  # as a program of its own, so that the process may end here
-        atexit.register(ending)  # before all others, so that it is called after them
     try:
         listen()
         from motet._cli.main import call
@@ -31,25 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         sys.stderr.write(visible(format_exc(), keep="\n"))
         code = 1
-    ending.code = code
+    if arguments is None:  # a program of its own, whose process ends here
+        _end_process(code)
     sys.exit(code)
 
 
-class _Ending:
-    """Ends the process once Python has cleaned up, before compiled libraries do.
+def _end_process(code: int) -> None:
+    """End the process once Python has cleaned up, before compiled libraries do.
 
     Arrow sometimes aborts in its own clean-up, when one of its threads has not ended yet
     (apache/arrow issue 34314): a command whose work is done and saved would end with a failure.
     """
-
-    code: int | None = None  # None: the command has not come to its end
-
-    def __call__(self) -> None:
-        if self.code is None:
-            return
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:  # the disk is full, or nobody reads the pipe any more
-                self.code = self.code or 1
-        os._exit(self.code)
+    stop_listening()
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # the disk is full, or nobody reads the pipe any more
+            code = code or 1
+    os._exit(code)

@@ -38,6 +38,7 @@ def test_a_library_that_aborts_at_the_end_does_not_fail_a_command(words, code):
 def test_what_python_does_at_the_end_is_done_before_the_process_ends():
     thread = (
         "import atexit, threading, time\n"
+        "atexit.register(print, 'last of all')\n"
         "import motet._cli.main as command\n"
         "before = command.call\n"
         "def call(words):\n"
@@ -46,7 +47,8 @@ def test_what_python_does_at_the_end_is_done_before_the_process_ends():
         "    return before(words)\n"
         "command.call = call\n"
     )
-    assert ended(thread, "--version").stdout.split("\n")[1:] == ["thread over", "cleaned up", ""]
+    said = ended(thread, "--version").stdout.split("\n")[1:]
+    assert said == ["thread over", "cleaned up", "last of all", ""]
 
 
 def test_output_that_cannot_be_written_is_a_failure():
