@@ -23,7 +23,7 @@ jupyter:
     name: python3
 ---
 """
-LINK = re.compile(r" It also exists\s+\[as a notebook\]\([^)]*\)\.")
+LINK = re.compile(r" (?:It|This page) is also available\s+\[as a notebook\]\([^)]*\)\.")
 
 
 def notebook(page: Path) -> Any:
