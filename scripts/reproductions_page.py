@@ -60,7 +60,8 @@ def _summary(done: list[JudgedRecipe]) -> Iterator[str]:
     for judged in done:
         total.update(counted(judged))
     words = ", ".join(f"{number} {word}" for word, number in sorted(total.items()))
-    yield f"In all, {sum(total.values())} published cells and claims have a verdict: {words}.\n\n"
+    yield f"In all, {sum(total.values())} verdicts about published cells and claims: {words}. "
+    yield "A recipe that was run at two scales has two tables, and its cells count twice.\n\n"
 
 
 def _paper(paper: str, done: list[JudgedRecipe]) -> Iterator[str]:
@@ -69,7 +70,9 @@ def _paper(paper: str, done: list[JudgedRecipe]) -> Iterator[str]:
         if recipe.about.paper != paper:
             continue
         found = [judged for judged in done if judged.recipe.name == recipe.name]
-        for judged in found:
+        if found:
+            yield from _heading(recipe)
+        for judged in found:  # one per scale
             yield from _table(judged)
         if not found:
             left.append(recipe)
@@ -81,11 +84,14 @@ def _why_left(recipe: Recipe) -> str:
     return recipe.unavailable or "the recipe is there, and no result of it is kept yet."
 
 
-def _table(judged: JudgedRecipe) -> Iterator[str]:
-    recipe, results = judged.recipe, judged.results
+def _heading(recipe: Recipe) -> Iterator[str]:
     yield f"### {recipe.about.title}\n\n"
     table = recipe.about.table
-    yield f"{table[0].upper()}{table[1:]}; published numbers: {recipe.about.source}.\n"
+    yield f"{table[0].upper()}{table[1:]}; published numbers: {recipe.about.source}.\n\n"
+
+
+def _table(judged: JudgedRecipe) -> Iterator[str]:
+    recipe, results = judged.recipe, judged.results
     yield f"Scale {about_scale(recipe, results.scale)}. Margin {recipe.rule.margin:g}.\n"
     yield f"`motet reproduce {recipe.name} --scale {results.scale}`: {len(results.runs)} runs, "
     yield f"{judged.seconds:.0f} s of training. Recipe {results.hash}.\n\n"
@@ -96,9 +102,9 @@ def _table(judged: JudgedRecipe) -> Iterator[str]:
 
 
 def _lessons(done: list[JudgedRecipe]) -> Iterator[str]:
-    for judged in done:
-        if judged.recipe.about.learned:
-            yield f"- **{judged.recipe.about.title}.** {judged.recipe.about.learned}\n"
+    for about in dict.fromkeys(judged.recipe.about for judged in done):  # once for all scales
+        if about.learned:
+            yield f"- **{about.title}.** {about.learned}\n"
 
 
 if __name__ == "__main__":
