@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from motet._core.keys import Key
 from motet.data._assignment import Assignment
-from motet.data._partition.counts import apportion, deal, encode, share_of, stable_order
+from motet.data._partition.counts import apportion, code_type, deal, encode, share_of, stable_order
 from motet.errors import RequestError
 
 
@@ -110,8 +110,8 @@ class Split:
             key: Of all cuts.
         """
         sizes = np.bincount(owner, minlength=len(clients))
-        owner, rows, first = _grouped(labels, rows, owner, len(clients))
-        stock, holder = np.diff(np.append(first, len(rows))), owner[first]
+        holder, rows, first = _grouped(labels, rows, owner, len(clients))
+        stock = np.diff(np.append(first, len(rows)))
         counts = self._counts(stock, holder, sizes)
         number = np.arange(len(first)) - np.searchsorted(holder, holder)  # of the client's labels
         # Rows of a group in a random order: the first are for training, then val, then test.
@@ -122,10 +122,12 @@ class Split:
         bounds = zip(first[cut].tolist(), (first + stock)[cut].tolist(), strict=True)
         for (start, end), random in zip(bounds, key.numpy_streams(names), strict=True):
             random.shuffle(shuffled[start:end])
-        split = np.empty(len(rows), np.int8)
+        split = np.empty(len(rows), np.uint8)
         split[shuffled] = _splits_in_order(counts)
         del shuffled  # a million rows are eight megabytes
-        return _assigned(3 * owner + split, rows, 3 * len(clients))
+        cells = 3 * len(clients)
+        cell = np.repeat((3 * holder).astype(code_type(cells)), stock) + split
+        return _assigned(cell, rows, cells)
 
     def _counts(
         self, stock: NDArray[np.int64], holder: NDArray[np.int64], sizes: NDArray[np.int64]
@@ -145,17 +147,20 @@ class Split:
 def _grouped(
     labels: NDArray[Any], rows: NDArray[np.int64], owner: NDArray[np.int64], clients: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sort rows by client and label: each row's client, the rows, and where each group starts.
+    """Sort rows by client and label: each group's client, the rows, and where each group starts.
 
     A group is a client's rows of one label.
     """
     codes, kinds = _ranks(labels)
-    group = owner * kinds + codes[rows]
+    small = code_type(clients * kinds + 1)  # holds the number of kinds, too
+    group = np.multiply(owner, kinds, dtype=small, casting="unsafe")
+    group += codes[rows].astype(small)
     order = stable_order(group, clients * kinds)
     group = group[order]
     new = np.ones(len(rows), bool)
     new[1:] = group[1:] != group[:-1]
-    return owner[order], rows[order], np.flatnonzero(new)
+    first = np.flatnonzero(new)
+    return group[first].astype(np.int64) // kinds, rows[order], first
 
 
 def _ranks(labels: NDArray[Any]) -> tuple[NDArray[Any], int]:
@@ -171,21 +176,19 @@ def _ranks(labels: NDArray[Any]) -> tuple[NDArray[Any], int]:
 
 def _splits_in_order(
     counts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-) -> NDArray[np.int8]:
+) -> NDArray[np.uint8]:
     """List the split of each row, group by group: first train, then val, then test."""
-    kinds = np.tile(np.arange(len(counts), dtype=np.int8), len(counts[0]))
+    kinds = np.tile(np.arange(len(counts), dtype=np.uint8), len(counts[0]))
     return np.repeat(kinds, np.stack(counts, axis=1).ravel())
 
 
-def _assigned(cell: NDArray[np.int64], rows: NDArray[Any], cells: int) -> Assignment:
+def _assigned(cell: NDArray[Any], rows: NDArray[Any], cells: int) -> Assignment:
     """Group rows by cell, in ascending order within each."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=cells))])
     last = int(rows.max(initial=-1))
-    cell_of = np.full(last + 1, -1, np.int64)
+    cell_of = np.full(last + 1, cells, code_type(cells + 1))  # after the last cell: in none
     cell_of[rows] = cell
-    ascending = np.flatnonzero(cell_of >= 0)  # then a stable order by cell keeps it
-    order = stable_order(cell_of[ascending], cells)
-    index = order if len(ascending) == last + 1 else ascending[order]
+    index = stable_order(cell_of, cells + 1)[: len(rows)]
     return Assignment(index.astype(np.int32 if last < 2**31 else np.int64), offsets)
 
 

@@ -94,9 +94,13 @@ def group_rows(owner: NDArray[np.int64], groups: int) -> list[Rows]:
 
 
 def stable_order(codes: NDArray[Any], groups: int) -> NDArray[np.int64]:
-    """Sort rows by codes 0..groups-1; numpy sorts 16-bit numbers many times faster."""
-    small = np.uint16 if groups <= 1 << 16 else np.int64
-    return np.argsort(codes.astype(small, copy=False), kind="stable")
+    """Sort rows by codes 0..groups-1."""
+    return np.argsort(codes.astype(code_type(groups), copy=False), kind="stable")
+
+
+def code_type(groups: int) -> type[np.uint16] | type[np.int64]:
+    """Return a type for codes 0..groups-1; numpy sorts 16-bit numbers many times faster."""
+    return np.uint16 if groups <= 1 << 16 else np.int64
 
 
 def deal(strata: NDArray[np.int64], counts: Counts, key: Key) -> list[Rows]:

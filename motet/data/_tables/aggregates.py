@@ -81,20 +81,19 @@ def aggregate(
         sites: Names of the sites.
         rows: The training rows; None: all of the table.
         row_name: Names a row of the table in messages.
-        reading: Columns that are read already.
+        reading: Columns that are read already, to which the others are added; None keeps none.
     """
-    used = len(table) if rows is None else len(rows)
-    groups = Grouped(np.zeros(used, np.int64) if site is None else site, len(sites))
+    used = np.arange(len(table)) if rows is None else rows
+    groups = Grouped(np.zeros(len(used), np.int64) if site is None else site, len(sites), used)
     noticed = Noticed(row_name, [], counted)
-    chosen = None if rows is None else rows.astype(np.intp)  # once, not for each column
 
     def of_column(column: Column) -> tuple[Counts, list[Moments]]:
-        block = block_of(schema, table, column, chosen, noticed, reading)
+        block = block_of(schema, table, column, None, noticed, reading)
         if column.kind == "categorical":
             width = len(column.features) - column.indicator
             return groups.count(block.holes), groups.shares(block.values, width)
         moments = [groups.moments(np.asarray(values, np.float64)) for values in block.values.T]
-        return groups.count(block.holes), moments
+        return groups.rows - moments[0][0], moments  # all parts of a date are missing together
 
     found = (in_threads if len(table) >= MANY_ROWS else _one_by_one)(of_column, schema.columns)
     missing = [count for count, _ in found]
@@ -108,55 +107,58 @@ def aggregate(
 class Grouped:
     """Sums over the rows of each site, always in the order of its rows.
 
-    `np.bincount` adds one row after another, so a site that sums its own rows alone gets the same
-    result, bit by bit, as a table of all sites.
+    Each site's rows are added apart from those of others, so a site that sums its own rows alone
+    gets the same result, bit by bit, as a table of all sites.
+
+    Args:
+        site: Number of the site of each row that is used.
+        sites: How many there are.
+        used: The rows that are used, of those of the table.
     """
 
-    def __init__(self, site: Counts, sites: int) -> None:
-        self.site, self.sites = site, sites
+    def __init__(self, site: Counts, sites: int, used: NDArray[Any]) -> None:
+        self.sites = sites
         self.rows: Counts = np.bincount(site, minlength=sites)
         is_sorted = bool((site[1:] >= site[:-1]).all())
-        self._order = None if is_sorted else stable_order(site, sites)
-        self._starts = np.concatenate([[0], np.cumsum(self.rows)[:-1]])
+        order = slice(None) if is_sorted else stable_order(site, sites)
+        self._site, self._used = site[order], used[order].astype(np.intp)  # once for all columns
+        self._there = np.flatnonzero(self.rows)
+        self._starts = (np.cumsum(self.rows) - self.rows)[self._there]
 
-    def count(self, holes: NDArray[np.bool_]) -> Counts:
-        """Count the rows of a mask."""
-        if not holes.any():
+    def count(self, mask: NDArray[np.bool_]) -> Counts:
+        """Count the rows of a mask over the table."""
+        if not mask.any():
             return np.zeros(self.sites, np.int64)
-        return np.bincount(self.site[holes], minlength=self.sites)
+        return np.bincount(self._site[mask.take(self._used)], minlength=self.sites)
 
-    def moments(self, values: Floats) -> Moments:
+    def moments(self, column: Floats) -> Moments:
         """Return count, mean, spread, minimum and maximum of the values that are not NaN."""
+        values = column.take(self._used)  # a copy, which is overwritten below
         holes = np.flatnonzero(np.isnan(values))
-        known = self.rows - np.bincount(self.site[holes], minlength=self.sites)
-        shares = np.maximum(known, 1)
-        filled = _with(values, holes, 0.0)
-        mean = np.bincount(self.site, weights=filled, minlength=self.sites) / shares
-        off = mean.take(self.site)
-        np.subtract(filled, off, out=off)
-        off[holes] = 0.0
-        off *= off
-        spread: Floats = np.bincount(self.site, weights=off, minlength=self.sites).astype(float)
-        low, high = self._extremes(values)
-        empty = known == 0
-        low[empty], high[empty] = np.inf, -np.inf
-        return known.astype(np.int64), mean, spread, low, high
+        known = self.rows - np.bincount(self._site[holes], minlength=self.sites)
+        low, high = self._of_each(np.fmin, values), self._of_each(np.fmax, values)
+        low[known == 0], high[known == 0] = np.inf, -np.inf
+        values[holes] = 0.0
+        mean = self._of_each(np.add, values) / np.maximum(known, 1)
+        values -= np.repeat(mean, self.rows)
+        values[holes] = 0.0
+        values *= values
+        return known, mean, self._of_each(np.add, values), low, high
 
-    def shares(self, codes: NDArray[Any], width: int) -> list[Moments]:
+    def shares(self, column: NDArray[Any], width: int) -> list[Moments]:
         """Return the moments of inputs of which at most one is 1 in each row, the others 0."""
         # Number -1, no input, is counted before the first one.
-        places = self.site * (width + 1) + (codes + 1)
+        places = self._site * (width + 1) + (column.take(self._used) + 1)
         counts = np.bincount(places, minlength=self.sites * (width + 1))
         ones = counts.reshape(self.sites, width + 1)[:, 1:]
         return [share_moments(ones[:, place], self.rows) for place in range(width)]
 
-    def _extremes(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return the least and the largest value of each site that is not NaN, if it has one."""
-        if not len(values):
-            return np.zeros(self.sites), np.zeros(self.sites)
-        starts = np.minimum(self._starts, len(values) - 1)  # sites without rows, at the end
-        ordered = values if self._order is None else values.take(self._order)
-        return np.fmin.reduceat(ordered, starts), np.fmax.reduceat(ordered, starts)
+    def _of_each(self, function: np.ufunc, values: Floats) -> Floats:
+        """Reduce the values of each site; 0 if it has no rows."""
+        found = np.zeros(self.sites)
+        if len(values):
+            found[self._there] = function.reduceat(values, self._starts)
+        return found
 
 
 def share_moments(ones: Counts, rows: Counts) -> Moments:
@@ -176,25 +178,20 @@ def block_of(
     noticed: Noticed,
     reading: Reading | None = None,
 ) -> Block:
-    """Read one column of some rows; numbers are taken, which costs less than taking cells."""
-    if reading and column.name in reading:
-        block = reading[column.name].result()
-    else:
+    """Read one column of some rows; numbers are taken, which costs less than taking cells.
+
+    Numbers are taken soon after they are read, while the processor's cache still holds them.
+    """
+    block = None if reading is None else reading.get(column.name)
+    if block is None:
         block = read_block(schema, column, table[column.name], noticed)
+        if reading is not None:
+            reading[column.name] = block
     return block if rows is None else block.rows(rows)
 
 
 def _one_by_one(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
     return [work(item) for item in items]
-
-
-def _with(values: Floats, places: NDArray[np.intp], value: float) -> Floats:
-    """Replace a few values, in a copy; without places the array stays as it is."""
-    if not len(places):
-        return values
-    replaced = values.copy()
-    replaced[places] = value
-    return replaced
 
 
 def medians_of(

@@ -25,6 +25,7 @@ RowName = Callable[[int], str]
 # Spellings of a missing value, compared without case and outer spaces. Codes such as -9 may be
 # measurements, so they are missing only if the user says so.
 USUAL_NA = ("", "?", "na", "n/a", "#n/a", "#na", "nan", "-nan", "null", "<na>", "nat")
+FEW_CODES = 1000  # whole numbers below it are their own codes
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _SPACES = re.compile(r"\s+")
 # Marks that come along when text is copied: zero width space, word joiner, byte order mark, soft
@@ -183,18 +184,37 @@ def to_cells(column: Any, missing: MissingValues) -> Cells:
         column = plain(column)
         if pyarrow.types.is_floating(column.type):
             column = compute.if_else(compute.is_nan(column), None, column)
-        kept = column.dictionary_encode()
+        kept = _small_codes(column) or column.dictionary_encode()
     kept = kept.combine_chunks() if isinstance(kept, pyarrow.ChunkedArray) else kept
     if isinstance(kept, pyarrow.ChunkedArray):  # no rows at all, or dictionaries that differ
         kept = kept.unify_dictionaries().combine_chunks()
     texts = ["" if value is None else _spelled(value) for value in kept.dictionary.to_pylist()]
     # Those of polars are unsigned, which have no -1; not safe, for what is below a null.
     places = kept.indices.cast(pyarrow.int32(), safe=False)
-    codes = np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int32)
+    places = places.fill_null(-1) if places.null_count else places
+    codes = np.asarray(places.to_numpy(zero_copy_only=False), np.int32)
     # Frames may list categories that no row has.
-    used = Cells(codes, tuple(texts)).counts() > 0
-    texts = [text if there else "" for text, there in zip(texts, used.tolist(), strict=True)]
+    used = np.zeros(len(texts) + 1, bool)
+    used[codes] = True
+    texts = [text if there else "" for text, there in zip(texts, used[:-1].tolist(), strict=True)]
     return _without_missing(codes, texts, missing)
+
+
+def _small_codes(column: Any) -> Any:
+    """Encode small whole numbers, which need no search for equal ones; None if it is not worth it.
+
+    Their dictionary may have numbers that are in no row.
+    """
+    import pyarrow
+    from pyarrow import compute
+
+    if not pyarrow.types.is_integer(column.type) or column.null_count or len(column) < FEW_CODES:
+        return None
+    least, most = compute.min_max(column).values()
+    if least.as_py() < 0 or most.as_py() >= FEW_CODES:
+        return None
+    numbers = pyarrow.array(range(most.as_py() + 1))
+    return pyarrow.DictionaryArray.from_arrays(column.cast(pyarrow.int32()), numbers)
 
 
 def _spelled(value: Any) -> str:

@@ -78,7 +78,7 @@ def _constant(schema: Schema, x: NDArray[np.float32], train: Rows) -> list[str]:
         first = x[train[0], place : place + width]
         part = x[:, place : place + width]
         # Scales of single sites make a constant column differ, so only plain ones are compared.
-        is_same = not schema.site_scaling and bool((part[train[:LOOKED_AT]] == first).all())
+        is_same = not schema.site_scaling and bool((part[train[:FIRST_ROWS]] == first).all())
         if is_same and bool((part[train] == first).all()):
             found.append(
                 f'column "{column.name}" has the same value in all training rows. Leave it out '
@@ -137,9 +137,12 @@ def _leaks(schema: Schema, x: NDArray[np.float32], y: NDArray[Any], train: Rows)
     target = np.asarray(y)[train]
     for column in schema.columns:
         width = len(column.features)
-        part = x[train, place : place + width]
+        inputs, is_class = slice(place, place + width), schema.target.kind == "classes"
         place += width
-        if _tells(part, target, is_class=schema.target.kind == "classes"):
+        # Nearly always, the first rows decide, which spares looking at all of them.
+        if is_class and not _separates(x[train[:FIRST_ROWS], inputs], target[:FIRST_ROWS]):
+            continue
+        if _tells(x[train, inputs], target, is_class=is_class):
             found.append(
                 f'column "{column.name}" predicts the target "{schema.target.name}" without a '
                 "mistake in the training rows. If it is only known once the target is known, leave "
@@ -154,10 +157,7 @@ def _tells(part: NDArray[np.float32], target: NDArray[Any], *, is_class: bool) -
         answer = target.astype(np.float64) - target.mean(dtype=np.float64)
         scale = np.sqrt((centred**2).sum() * (answer**2).sum())
         return bool(part.shape[1] == 1 and scale > 0 and abs(centred @ answer) > 0.99999 * scale)
-    few = slice(0, FIRST_ROWS)  # nearly always, these decide
-    if not _separates(part[few], target[few]) or not _separates(part, target):
-        return False
-    if len(np.unique(target)) < 2:
+    if not _separates(part, target) or len(np.unique(target)) < 2:
         return False
     # Categories of one row each tell everything about nothing.
     return part.shape[1] == 1 or len(np.unique(part, axis=0)) < len(target) / 4

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet._core.text import plural
-from motet.data._assignment import Assignment
 from motet.data._divide import Allotment, allot_sites
 from motet.data._partition.counts import stable_order
 from motet.data._raw import Raw
@@ -27,7 +26,7 @@ from motet.data._tables.inspection import inspect
 from motet.data._tables.kinds import find_columns
 from motet.data._tables.opened import Opened
 from motet.data._tables.options import TableOptions
-from motet.data._tables.reading import Reading, read_columns
+from motet.data._tables.reading import Reading, keeps_columns
 from motet.data._tables.spellings import merged
 from motet.data._tables.statistics import Medians, finish
 from motet.data._tables.targets import Answer, read_target
@@ -96,7 +95,7 @@ def prepare(
         merge_spellings=options.merge_spellings,
         decimal=options.decimal,
     )
-    reading = read_columns(draft, table, row_name)
+    reading: Reading | None = {} if keeps_columns(table, len(columns)) else None
     allotment = allot_sites(raw, sites.codes.astype(np.int64), sites.values, cut, seed)
     _remark_absent(sites, allotment, remarks)
     aggregates = aggregate_training(draft, table, allotment, row_name, reading)
@@ -235,29 +234,17 @@ def aggregate_training(
     reading: Reading | None = None,
 ) -> Aggregates:
     """Aggregate the training rows of each site."""
-    site, rows = _training(allotment.rows)
+    site, rows = allotment.rows.clients_of(0)
     return aggregate(
         schema, table, site, allotment.clients, rows=rows, row_name=row_name, reading=reading
     )
-
-
-def _training(rows: Assignment) -> tuple[Rows, Rows]:
-    """Return site and row of all training rows, in the order of the table.
-
-    Sums by site are then much faster than site by site: an addition need not wait for the last one.
-    """
-    owner = np.full(int(rows.index.max(initial=-1)) + 1, -1, np.int64)
-    site, train = rows.clients_of(0)
-    owner[train] = site
-    ascending = np.flatnonzero(owner >= 0)
-    return owner[ascending], ascending
 
 
 def training_medians(
     draft: Schema, table: Any, allotment: Allotment, reading: Reading | None = None, *, own: bool
 ) -> Medians:
     """Compute medians of training rows, over all sites and of each."""
-    site, rows = _training(allotment.rows)
+    site, rows = allotment.rows.clients_of(0)
     overall, sites = medians_of(draft, table, rows, reading), len(allotment.clients)
     if not own:
         return Medians(overall)

@@ -71,10 +71,10 @@ def _form(text: str, before: tuple[str, ...]) -> str:
 def merged(cells: Cells, *, ignore_case: bool) -> Merged:
     """Merge spellings that differ in spaces, and in case if it is ignored."""
     key: Callable[[str], str] = same_spelling if ignore_case else exact_spelling
-    counts = cells.counts()
     groups: dict[str, list[int]] = {}
     for code, text in enumerate(cells.values):
         groups.setdefault(key(text), []).append(code)
+    counts = cells.counts() if len(groups) < len(cells.values) else np.empty(0, np.int64)
     # The most frequent spelling stays, and of equally frequent ones the first in order.
     chosen = {
         name: min(codes, key=lambda code: (-counts[code], cells.values[code]))
