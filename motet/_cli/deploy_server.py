@@ -132,14 +132,17 @@ def path_filter(
     log_level: LogLevel = "info",
     as_json: JsonLog = False,
 ) -> None:
-    """On the server: stand in front of the SuperLink, and forward what sites send, only."""
-    from motet.deploy._layout import Deployment
+    """On the server: listen in front of the SuperLink, and forward only what sites send."""
+    from motet.deploy._layout import Deployment, check_port
     from motet.deploy._logs import LogWriter, check_level
     from motet.deploy._path_filter import PathFilter
     from motet.errors import RequestError
 
     if per_address < 1:
         raise RequestError(f"--per-address must be 1 or more; got {per_address}.")
+    for name, given in (("port", port), ("superlink_port", superlink_port)):
+        if given is not None:
+            check_port(given, name)
     log = LogWriter("path filter", check_level(log_level), as_json=as_json)
     PathFilter.of(
         Deployment.open(directory),

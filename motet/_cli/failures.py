@@ -49,7 +49,7 @@ def report(error: BaseException, arguments: Sequence[str] = ()) -> int:
     if isinstance(error, RunFailedError):
         return _say(str(error), FAILED)
     if isinstance(error, _usage_error()):
-        return _say(usage(error), WRONG)
+        return _say(usage(error, arguments), WRONG)
     return _say(*_unforeseen(error))
 
 
@@ -68,6 +68,9 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = "" if error.filename is None else f" for {excerpt(str(error.filename))}"
         return f"the disk is full{where}. Free some space, or write to another disk.", FAILED
+    if isinstance(error, FileExistsError | NotADirectoryError) and error.filename is not None:
+        where = excerpt(str(error.filename))
+        return f"{where} is a file, or lies below one; expected a directory.", WRONG
     if isinstance(error, OSError) and error.filename is not None:
         why = (error.strerror or type(error).__name__).lower()
         return f"{excerpt(str(error.filename))} cannot be used: {why}. {HINT}", WRONG

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from motet._core.option_table import ROWS
@@ -20,10 +21,10 @@ SETTABLE = {
 ALIKE = 0.75  # of difflib: --metod is alike --method, --workers is not alike --store
 
 
-def usage(error: Any) -> str:
+def usage(error: Any, arguments: Sequence[str] = ()) -> str:
     """Describe a mistake in the arguments in one sentence, and say where to look."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "motet"
+    command = context.command_path if context is not None else _command(arguments)
     name = getattr(error, "option_name", None)
     if name is not None and hasattr(error, "possibilities"):
         known = [o for p in context.command.params for o in p.opts] if context is not None else []
@@ -32,7 +33,19 @@ def usage(error: Any) -> str:
         message = error.format_message().rstrip(".")
         if "unexpected extra argument" in message:
             message += ". Separate names by commas, and put quotes around text with spaces"
+        elif name is not None and "requires an argument" in message:
+            message = f"{name} expects a value, and nothing follows it"
     return f"{message}{' See' if message.endswith('?') else '; see'} `{command} --help`."
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Name the command that the arguments begin with.
+
+    The parser does not say which one it was when an option has no value.
+    """
+    words = list(takewhile(lambda word: word[:1] != "-", arguments))
+    depth = 3 if words[:2] == ["deploy", "site"] else 2 if words[:1] == ["deploy"] else 1
+    return " ".join(["motet", *words[:depth]])
 
 
 def in_flags(error: MotetError, arguments: Sequence[str]) -> str:
@@ -68,6 +81,9 @@ def _typed(option: str, arguments: Sequence[str]) -> str | None:
     same = [name for key, name in found if key == option]
     # `--lr` sets method.lr, and the error is about methods.fedprox.optimizer.lr.
     chosen = same or [name for key, name in found if _alike(key, option)]
+    flag = f"--{option.replace('_', '-')}"  # of a command without a config
+    if not chosen and flag in given:
+        return flag
     return chosen[0] if len(chosen) == 1 else None
 
 

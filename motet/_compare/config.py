@@ -169,7 +169,7 @@ def plan_from_dict(tables: Mapping[str, Any]) -> ComparisonPlan:
     seeds = choice.seeds
     return ComparisonPlan(
         entries=_entries(_named(choice.methods), section("method"), section("methods")),
-        seeds=_counted(seeds, run.seed) if isinstance(seeds, int) else seeds,
+        seeds=_listed(seeds, run.seed),
         data=data_from_dict(section("data"), seed=run.seed),
         model=model_from_dict(section("model")),
         run=run,
@@ -257,8 +257,11 @@ def _entry(label: str, common: dict[str, Any], own: Any) -> AnyMethod:
         raise
 
 
-def _counted(seeds: int, first: int) -> tuple[int, ...]:
-    """List a number of seeds, from the first one on."""
-    if seeds < 1:
-        raise RequestError(f"compare.seeds must be 1 or more; got {seeds}.", option="compare.seeds")
-    return tuple(range(first, first + seeds))
+def _listed(seeds: int | tuple[int, ...], first: int) -> tuple[int, ...]:
+    """List a number of seeds, from the first one on; a list stays as it is."""
+    least = 1 if isinstance(seeds, int) else 0
+    given = seeds if isinstance(seeds, int) else min(seeds, default=least)
+    if given < least:
+        message = f"compare.seeds must be {least} or more; got {given}."
+        raise RequestError(message, option="compare.seeds")
+    return tuple(range(first, first + seeds)) if isinstance(seeds, int) else seeds

@@ -119,7 +119,7 @@ ROWS = (
         "Column of the table that names the client; default: every file is a client.",
         "--client-column", str, DATA, ANY_DATA, "NAME"),
     Row("data.target",
-        "Column of the table to predict; may be repeated: several of yes and no are labels.",
+        "Column of the table to predict; may be repeated for several columns of yes and no.",
         "--target", OneOrMore, DATA, ANY_DATA, "NAME"),
     Row("data.event",
         "Column that says whether the event happened (1) or not (0): the target is then a time.",

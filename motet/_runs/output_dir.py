@@ -49,6 +49,7 @@ class OutputDir:
         """Hold a directory for a new run, before any work is done; nothing in it changes yet."""
         folder = cls(path)
         with folder.writing():
+            _refuse_file(path)
             folder._hold = DirectoryLock.take(path, make=True)
         try:
             check_free(path, overwrite=overwrite)
@@ -240,8 +241,18 @@ def check_free(path: Path, *, overwrite: bool) -> None:
     leftovers.check_removable(path)
     if leftovers.holds_run(path) and not overwrite:
         raise StateError(
-            f"{path} already holds a run. Go on with it by `motet resume {path}`, replace it with "
+            f"{path} already holds a run. Continue it with `motet resume {path}`, replace it with "
             "--overwrite, or choose another directory with --out."
+        )
+
+
+def _refuse_file(path: Path) -> None:
+    """Refuse a path that is a file, or lies below one."""
+    file = next((part for part in (path, *path.parents) if part.is_file()), None)
+    if file is not None:
+        raise StateError(
+            f"--out expects a directory; {file} is a file. Choose another name, such as "
+            f"{file.with_name(f'{file.stem}-run')}."
         )
 
 

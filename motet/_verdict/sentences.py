@@ -182,15 +182,16 @@ def _clause(found: Findings, difference: PairedDifference, reference: str) -> st
     better = difference.mean > 0
     clients = difference.clients_better if better else difference.clients_worse
     return (
-        f"{_graded(found, difference, 'better' if better else 'worse')} than {reference}, "
+        f"{_graded(found, difference, 'better' if better else 'worse', reference)}, "
         f"{measured}, for {clients} of {plural(difference.clients, 'client')}"
     )
 
 
-def _graded(found: Findings, difference: PairedDifference, word: str) -> str:
+def _graded(found: Findings, difference: PairedDifference, word: str, reference: str) -> str:
+    claim = f"{word} than {reference}"
     if difference.supported:
-        return word
-    return f"probably {word}" if difference.probable else f"{word} {_in_runs(found)},"
+        return claim
+    return f"probably {claim}" if difference.probable else f"{claim} {_in_runs(found)}"
 
 
 def _simple(found: Findings) -> Iterator[str]:
@@ -210,11 +211,11 @@ def _global_model(found: Findings) -> Iterator[str]:
     """Warn if one model for all is worse than training alone, whichever method leads."""
     difference = found.against(found.references.get("fedavg", ""), "local")
     if difference is not None and difference.apart and difference.mean < 0:
+        graded = _graded(found, difference, "worse", "training alone")
         yield (
-            f"One model for all ({difference.label}) is {_graded(found, difference, 'worse')} than "
-            f"training alone: {gain(difference.mean, found.metric)} {unit(found.metric)} on "
-            f"average, worse for {difference.clients_worse} of "
-            f"{plural(difference.clients, 'client')}."
+            f"One model for all ({difference.label}) is {graded}: "
+            f"{gain(difference.mean, found.metric)} {unit(found.metric)} on average, worse for "
+            f"{difference.clients_worse} of {plural(difference.clients, 'client')}."
         )
 
 

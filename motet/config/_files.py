@@ -147,6 +147,9 @@ def data_from_dict(table: Mapping[str, Any], *, seed: int) -> DataChoice:
     if len(sources) > 1:
         raise RequestError(f"[data] names both {' and '.join(sources)}; keep one of them.")
     seeded = {"seed": seed, **table}
+    if isinstance(seeded["seed"], int) and seeded["seed"] < 0:
+        message = f"data.seed must be 0 or more; got {seeded['seed']}."
+        raise RequestError(message, option="data.seed")
     refuse_keys_of_others(table)
     if sources == ["table"]:
         return read_fields(TableData, seeded, "data")

@@ -226,7 +226,8 @@ def check_port(port: object, name: str) -> None:
     motet.errors.RequestError: port expects a whole number from 1 to 65535; got 70000.
     """
     if type(port) is not int or not 1 <= port <= 65535:
-        raise RequestError(f"{name} expects a whole number from 1 to 65535; got {port!r}.")
+        message = f"{name} expects a whole number from 1 to 65535; got {port!r}."
+        raise RequestError(message, option=name if name.isidentifier() else None)
 
 
 def check_new(path: Path) -> None:

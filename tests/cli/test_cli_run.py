@@ -241,13 +241,6 @@ def test_a_directory_that_holds_a_run_needs_overwrite(motet):
     assert result(replaced.out)["results"][0]["method"] == "fedavg"
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence_and_code_2(motet, tmp_path):
-    (tmp_path / "file").write_text("")
-    failed = motet("run", "--method", "local", *SMALL, "--out", "file/run")
-    assert failed.code == 2
-    assert "cannot be written" in failed.err
-
-
 def test_a_run_that_fails_on_the_way_is_code_1_and_says_how_to_go_on(motet, monkeypatch):
     from motet._engine.federation import Run
 

@@ -69,6 +69,113 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_flag(motet, tmp_path, comma
     assert not (tmp_path / "a").exists()
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a run on a table, its models and its deployment."""
+    from motet._cli.main import call
+
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "patients.csv").write_text(ROWS)
+    table = ("--table", str(folder / "patients.csv"), *ON_TABLE[2:])
+    run, models, net = (str(folder / name) for name in ("run", "models", "net"))
+    export = ("export", run, "--all", "-o", models, "--no-onnx", "--no-references", "--quiet")
+    assert call(["run", "--method", "fedavg", *table, *map(str, SHORT), "--out", run]) == 0
+    assert call([*export]) == 0
+    assert call(["deploy", "init", net, "--from", run, "--quiet"]) == 0
+    return folder
+
+
+PORTS = ("-1", "0", "nan", "abc", HUGE)
+SERVED = {
+    ("serve", "models", "--site=basel"): {
+        "--port": ("-1", "nan", "abc", HUGE),
+        "--max-bytes": ("-1", "0", "nan", "abc"),
+        "--max-rows": ("-1", "0", "nan", "abc"),
+    },
+    ("deploy", "init", "new", "--from=run"): dict.fromkeys(
+        ("--port", "--superlink-port", "--site-port"), PORTS
+    ),
+    ("deploy", "submit", "net"): dict.fromkeys(("--min-clients", "--deadline"), PORTS),
+    ("deploy", "trial", "net"): dict.fromkeys(("--sites", "--rounds"), PORTS),
+    ("deploy", "filter", "net"): {
+        **dict.fromkeys(("--port", "--superlink-port"), PORTS),
+        "--per-address": ("-1", "0", "nan", "abc"),
+    },
+}
+
+
+@pytest.mark.parametrize("base", SERVED, ids=" ".join)
+def test_a_wrong_number_for_a_server_is_refused_by_the_name_of_its_flag(
+    motet, made, monkeypatch, base
+):
+    monkeypatch.chdir(made)
+    before = sorted(made.rglob("*"))
+    for flag, values in SERVED[base].items():
+        for value in values:
+            refused = motet(*base, f"{flag}={value}")
+            said = " ".join(refused.err.split())
+            assert refused.code == 2, said
+            assert refused.out == ""
+            assert "Traceback" not in said
+            assert re.search(rf"{flag}\b", said), said
+            assert value in said or f"{float(value):g}" in said, said
+    assert sorted(made.rglob("*")) == before
+
+
+def test_every_number_of_a_server_is_tried():
+    numbers = {
+        (path, option)
+        for path in (("serve",), *(base[:2] for base in SERVED if base[0] == "deploy"))
+        for parameter in _command(path).params
+        for option in parameter.opts
+        if parameter.type.name in ("integer", "float") and not parameter.hidden
+    }
+    tried = {
+        (base[: 1 if base[0] == "serve" else 2], flag) for base in SERVED for flag in SERVED[base]
+    }
+    assert numbers == tried
+
+
+def _command(path):
+    found = typer.main.get_command(app)
+    for name in path:
+        found = found.commands[name]
+    return found
+
+
+@pytest.mark.parametrize("out", ["notes.txt", "notes.txt/below"])
+@pytest.mark.parametrize("command", ["run --method fedavg", "compare", "reproduce flamby-heart"])
+def test_an_output_directory_that_is_a_file_is_refused_and_kept(motet, tmp_path, command, out):
+    (tmp_path / "notes.txt").write_text("mine")
+    refused = motet(*command.split(), "--out", out)
+    assert refused.code == 2
+    assert re.search(r"notes\.txt(/below)? is a file", " ".join(refused.err.split()))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("run", "x", "--method"),
+            "--method expects a value, and nothing follows it; see `motet run",
+        ),
+        (("deploy", "submit", "net", "--deadline"), "--deadline expects a value"),
+        (("deploy", "site", "add", "a", "--key"), "see `motet deploy site add --help`"),
+        (("run", "a.toml"), "data.seed must be 0 or more; got -3"),
+        (("data", "digits", "--set", "data.seed=-3"), "--set data.seed must be 0 or more; got -3"),
+        (("compare", "--set", "compare.seeds=[1, -3]"), "--set compare.seeds must be 0 or more"),
+    ],
+)
+def test_values_that_are_missing_or_negative_are_refused(motet, tmp_path, arguments, sentence):
+    (tmp_path / "a.toml").write_text('[method]\nname = "fedavg"\n[data]\nseed = -3\n')
+    refused = motet(*arguments)
+    assert refused.code == 2
+    assert sentence in " ".join(refused.err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.toml"]
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
