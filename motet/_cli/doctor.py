@@ -16,7 +16,7 @@ def command(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check this installation: versions, extras, threads, devices, data; exit code 1 if something is wrong.
+    """Check this installation: versions, extras, threads, data; exit code 1 if one is wrong.
 
     motet doctor --json
     """
