@@ -30,9 +30,9 @@ def mlp():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def cnn():
+def cnn(channels=3):
     return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(3, 3)
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, channels, 2), nn.Flatten(), nn.Linear(channels, 3)
     )
 
 
@@ -59,9 +59,14 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTET_CACHE", str(tmp_path))
 
 
-def test_small_networks_are_stacked_and_convolutions_take_turns():
+def test_small_networks_are_stacked_and_large_convolutions_take_turns():
     assert plan_for(setting(), 10).mode == "stack"
-    assert plan_for(setting(cnn), 10).mode == "loop"
+    assert plan_for(setting(cnn), 10).mode == "stack"
+    assert plan_for(setting(lambda: cnn(channels=2**20)), 10).mode == "loop"
+
+
+def test_who_wants_channels_last_gets_turns_because_stacks_have_no_such_layout():
+    assert plan_for(setting(cnn), 10, wishes={"channels_last": True}).mode == "loop"
 
 
 def test_recurrent_networks_take_turns_and_are_not_traced():

@@ -33,7 +33,8 @@ TRACING = 0.2  # seconds per phase of local work: two programs or so, for full a
 TRACING_EACH = 4e-3  # seconds more for every operation of a forward pass
 SAVED_PER_STEP = 1.5e-3  # seconds: calls that a traced step does without
 SAVED_PER_MEGABYTE = 0.45e-3  # seconds, and megabytes of parameters that it does not copy
-DEEP, LARGE = 50, 2.5e6  # operations of a pass, and arithmetic of each: stacking saves nothing
+DEEP = 50  # operations of a pass that fills the memory with what it computes on the way
+LARGE_IF_DEEP, LARGE = 2.5e6, 1e7  # arithmetic of an operation on one client's batch
 MOST_OPERATIONS = 400  # of a forward pass: tracing one that loops over time takes too long
 
 
@@ -130,9 +131,9 @@ def plan_for(
     task, device = setting.task, given.get("device", CPU)
     check_device(device)
     recurrent = is_recurrent(task)
-    unsuited = has_convolutions(task) or _has_large_operations(setting)
+    unsuited = _has_large_operations(setting) or bool(given.get("channels_last"))
     looped = bool(cannot_stack) or recurrent or (device == CPU and unsuited)
-    mode: Mode = "loop" if looped else "stack"
+    mode: Mode = given.get("mode", "loop" if looped else "stack")
     operations = count_operations(task)
     rule = ExecutionPlan(
         mode=mode,
@@ -226,23 +227,29 @@ def count_operations(task: Task) -> int:
 def _has_large_operations(setting: RunSpec) -> bool:
     """Tell whether one client's batch keeps a processor busy for longer than calls take.
 
-    A deep network in stacks fills the memory with what it computes on the way.
+    A deep network in stacks also fills the memory with what it computes on the way. Products of
+    matrices are as fast in stacks, convolutions are not.
     """
-    task, batches = setting.task, [p.batch_size or 1 for p in setting.method.plans().values()]
-    operations = count_operations(task)
-    if not DEEP <= operations <= MOST_OPERATIONS or not batches:
-        return False
-    example = task.example
-    assert example is not None  # otherwise nothing is counted
+    task, operations, size = setting.task, count_operations(setting.task), _mean_size(setting)
+    rows = max((plan.width(size) for plan in setting.method.plans().values()), default=0)
+    images, deep, example = has_convolutions(task), operations >= DEEP, task.example
+    if images and (task.has_batch_statistics or example is None):
+        return True
+    if operations > MOST_OPERATIONS or example is None or not (images or deep):
+        return images
     arithmetic = support.count(lambda: task.outputs(setting.initial, example)).arithmetic
-    return max(batches) * arithmetic / operations >= LARGE
+    return rows * arithmetic / operations >= (LARGE_IF_DEEP if deep else LARGE)
+
+
+def _mean_size(setting: RunSpec) -> int:
+    """Return how many examples a client has for training, on average."""
+    sizes = setting.federation.rows.sizes[:, 0]
+    return math.ceil(float(sizes.mean())) if len(sizes) else 0
 
 
 def _pays(setting: RunSpec, cohort: int, plan: ExecutionPlan) -> bool:
     """Tell whether tracing saves more than it costs: by rough arithmetic, the same everywhere."""
-    sizes = setting.federation.rows.sizes[:, 0]
-    mean = math.ceil(float(sizes.mean())) if len(sizes) else 0
-    phases = setting.method.plans().values()
+    mean, phases = _mean_size(setting), setting.method.plans().values()
     at_once = min(plan.chunk_size, cohort) if plan.mode == "stack" else 1
     chunks = math.ceil(cohort / at_once)
     steps = setting.rounds * chunks * sum(phase.length(mean) for phase in phases)
