@@ -59,7 +59,7 @@ def test_other_convolutions_may_have_their_channels_last(channels, kernel, strid
 def test_the_plan_of_such_a_network_says_why_and_a_wish_for_it_is_refused():
     method = motet.Local(optimizer=motet.Sgd(lr=0.1), batch_size=4)
     task = motet.Task(build=lambda: Strided(2))
-    run = start(method, task, images(), rounds=1)
+    run = start(method, task, images(), rounds=1, mode="loop")
     assert not run.backend.plan.channels_last
     assert "1x1 convolution with strides over 2 channels" in str(run.backend.plan)
     with pytest.raises(RequestError, match="channels_last"):

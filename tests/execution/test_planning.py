@@ -105,12 +105,12 @@ def test_a_cohort_of_one_leaves_no_core_idle():
     assert plan_for(setting(), 1, wishes={"workers": 1}).torch_threads == cores
 
 
-def test_moments_count_as_much_as_weights_do():
+def test_who_keeps_moments_gets_smaller_stacks():
     def wide():
         return nn.Linear(4, 50_000)
 
     sizes = [
-        default_chunk(setting(wide, optimizer=optimizer), 64, cores=2)
+        default_chunk(setting(wide, optimizer=optimizer), 1000, cores=2)
         for optimizer in (motet.Sgd(), motet.Sgd(momentum=0.9), motet.Adam())
     ]
     assert sizes[0] > sizes[1] > sizes[2]

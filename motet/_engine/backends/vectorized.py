@@ -24,6 +24,7 @@ from motet._engine.backends.client_work import (
     train_clients,
     train_in_turn,
 )
+from motet._engine.backends.freed_memory import keep_freed_memory
 from motet._engine.backends.plan.planning import ExecutionPlan
 from motet._engine.backends.stacking import stack_padded, stack_ragged
 from motet._engine.run_spec import Point, RunSpec
@@ -238,6 +239,7 @@ class Vectorized:
         As many torch threads in each as the plan says, even with one worker: splitting a sum over
         threads changes its rounding.
         """
+        keep_freed_memory()
         each = (self.plan.torch_threads,)
         return ThreadPoolExecutor(
             self.plan.workers, initializer=torch.set_num_threads, initargs=each

@@ -208,9 +208,13 @@ def _threads_to_spare(chunks: int, cores: int | None = None) -> int:
 
 
 def _bytes_of_client(setting: RunSpec) -> int:
-    """Count what a step of one client changes: its parameters, and the optimizer's moments."""
+    """Count what a step of one client changes: its parameters, and a part of its moments.
+
+    An optimizer walks over its moments once or twice a step; the parameters are read all the time.
+    """
     params = setting.task.trainable(setting.initial)
-    return tree.count_bytes((params, setting.method.optimizer.init(params)))
+    moments = setting.method.optimizer.init(params)
+    return tree.count_bytes(params) + tree.count_bytes(moments) // 4
 
 
 def count_operations(task: Task) -> int:
