@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,6 +48,7 @@ Strict = Annotated[
 ]
 
 
+@options.takes_rows_of("predict")
 def command(
     model: Export,
     rows: Annotated[
@@ -85,6 +86,7 @@ def command(
     _seed: options.UnusedSeed = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    **reading: Any,
 ) -> None:
     """Predict raw rows: probabilities and a label for each, or a value.
 
@@ -98,7 +100,10 @@ def command(
 
     if out is not None:
         check_output(out)
-    found = predict_file(model, rows, site=site, keep=keep or (), na=na or (), strict=strict)
+    given = {name: value for name, value in reading.items() if value is not None}
+    found = predict_file(
+        model, rows, site=site, keep=keep or (), na=na or (), strict=strict, **given
+    )
     if out is not None:
         write_table(found.table, out)
     if not quiet and not as_json:

@@ -25,6 +25,7 @@ EXPERIMENT = (*ONE_RUN, *COMPARE)
 RUNNING = (*EXPERIMENT, "resume")
 NAMING_DATA = (*EXPERIMENT, "init")
 ANY_DATA = (*NAMING_DATA, "data")
+READING_FILES = (*ANY_DATA, "predict")
 SHOWING = ("data", "init", "other")
 ALL = (*RUNNING, *SHOWING)
 SECTIONS = ("method", "data", "model", "run", "compare")
@@ -171,21 +172,21 @@ ROWS = (
         "true.",
         "--merge-spellings/--no-merge-spellings", bool, TABLE, ANY_DATA),
     Row("data.encoding", "Encoding of a text file, such as cp1252; default: detected.",
-        "--encoding", str, TABLE, ANY_DATA, "NAME"),
+        "--encoding", str, TABLE, READING_FILES, "NAME"),
     Row("data.delimiter", "Delimiter of a text file; tab for tabs; default: detected.",
-        "--delimiter", str, TABLE, ANY_DATA, "CHARACTER"),
+        "--delimiter", str, TABLE, READING_FILES, "CHARACTER"),
     Row("data.decimal", "Decimal separator of a text file; default: detected.",
-        "--decimal", str, TABLE, ANY_DATA, "CHARACTER"),
+        "--decimal", str, TABLE, READING_FILES, "CHARACTER"),
     Row("data.sheet", "Sheet of an Excel file; default: the first.",
-        "--sheet", str, TABLE, ANY_DATA, "NAME"),
+        "--sheet", str, TABLE, READING_FILES, "NAME"),
     Row("data.skip_rows", "Lines before the header; default: 0.",
-        "--skip-rows", int, TABLE, ANY_DATA, "LINES"),
+        "--skip-rows", int, TABLE, READING_FILES, "LINES"),
     Row("data.columns",
         "Names for the columns of a file without a header: id,age; default: it has one.",
-        "--columns", list[str], TABLE, ANY_DATA, "NAMES"),
+        "--columns", list[str], TABLE, READING_FILES, "NAMES"),
     Row("data.bad_rows",
         "What to do with rows of too many or too few cells: error or skip; default: error.",
-        "--bad-rows", str, TABLE, ANY_DATA, "WHAT"),
+        "--bad-rows", str, TABLE, READING_FILES, "WHAT"),
     Row("data.split",
         "Column that says train, val or test; default: rows are drawn by `val` and `test`.",
         "--split", str, TABLE, ANY_DATA, "NAME"),

@@ -43,6 +43,7 @@ def predict_file(
     keep: Sequence[str] = (),
     na: Sequence[str] = (),
     strict: bool = False,
+    **reading: Any,
 ) -> Predicted:
     """Predict all rows of a file.
 
@@ -53,24 +54,31 @@ def predict_file(
         keep: Columns of the rows to put beside the predictions.
         na: Texts that mean a missing value, besides those of training.
         strict: Whether rows that need a repair are refused.
+        **reading: How the file is written, as for `read_rows`.
     """
     if model.is_dir() and site is None and len(sites_in(model)) > 1:
-        return _by_site(model, source, keep=keep, na=na, strict=strict)
+        return _by_site(model, source, keep=keep, na=na, strict=strict, **reading)
     opened, schema = open_model(model, site)
     schema = with_na(schema, na)
-    rows = read_rows(source, schema)
+    rows = read_rows(source, schema, **reading)
     found = predict_table(opened.predict, schema, opened.about["client"], rows, strict=strict)
     return Predicted(found.to_table(kept_columns(rows.table, keep, found.labels)), found.remarks)
 
 
 def _by_site(
-    directory: Path, source: Any, *, keep: Sequence[str], na: Sequence[str], strict: bool
+    directory: Path,
+    source: Any,
+    *,
+    keep: Sequence[str],
+    na: Sequence[str],
+    strict: bool,
+    **reading: Any,
 ) -> Predicted:
     """Predict each row with the model of its site."""
     models = sites_in(directory)
     first = next(iter(models.values()))
     schema = with_na(needs_schema(schema_in(read_about(first)), first), na)
-    rows = read_rows(source, schema)
+    rows = read_rows(source, schema, **reading)
     if strict:
         rows.refuse_left_out()
     groups = _groups(schema, rows, models)

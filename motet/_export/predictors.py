@@ -79,7 +79,7 @@ class LoadedPredictor:
         """How raw rows become inputs; None if the model was not trained on a table."""
         return schema_in(self.about)
 
-    def predict_rows(self, rows: Any, *, strict: bool = False) -> Predictions:
+    def predict_rows(self, rows: Any, *, strict: bool = False, **reading: Any) -> Predictions:
         """Predict raw rows of a table.
 
         Args:
@@ -87,13 +87,15 @@ class LoadedPredictor:
                 dicts; columns that the model does not use are ignored.
             strict: Whether rows that need a repair (missing or unknown values, values outside the
                 range of the training rows) are refused.
+            **reading: How a file is written, if detection is wrong: encoding, delimiter, decimal,
+                sheet, skip_rows, columns and bad_rows, as for `motet.data.from_table`.
 
         Raises:
             DataError: Rows that cannot be used.
             CapabilityError: The model was not trained on a table.
         """
         schema = needs_schema(self.schema, "this model")
-        read = read_rows(rows, schema)
+        read = read_rows(rows, schema, **reading)
         return predict_table(self.predict, schema, self.about["client"], read, strict=strict)
 
     def predict(self, x: Any) -> Tensor:

@@ -12,6 +12,7 @@ from motet.data import Schema
 from motet.data._tables.cells import RowName
 from motet.data._tables.numbers import to_number
 from motet.data._tables.opened import HowToRead
+from motet.data._tables.reading_options import checked
 from motet.data._tables.sources import SITE, as_named, open_source
 from motet.errors import DataError, RequestError
 
@@ -37,10 +38,11 @@ class Rows(NamedTuple):
             raise DataError(f"{self.left_out[0]} With --strict (strict=True), remove it first.")
 
 
-def read_rows(source: Any, schema: Schema) -> Rows:
+def read_rows(source: Any, schema: Schema, **reading: Any) -> Rows:
     """Read rows from a path, a data frame, an Arrow table, columns by name or a list of dicts.
 
-    Encoding, delimiter and decimal separator are detected, as they are for training.
+    Encoding, delimiter and decimal separator are detected, as they are for training, unless
+    `reading` names them: it has the options of `from_table` for files.
     """
     if isinstance(source, Rows):
         return source
@@ -48,7 +50,7 @@ def read_rows(source: Any, schema: Schema) -> Rows:
         source = _columns(source)
     client = schema.client or SITE
     how = HowToRead.for_schema(schema, (*_as_text(schema), client))  # sites may be called 007
-    how = replace(how, every_row=True)
+    how = replace(how, every_row=True, **checked(reading))
     opened = as_named(open_source(source, how, client)[0], client)
     return Rows(opened.table, opened.row_name, opened.remarks, opened.left_out)
 

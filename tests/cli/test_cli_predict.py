@@ -156,13 +156,20 @@ def test_a_wrong_request_is_one_sentence(motet, trained, rows, arguments, senten
     assert done.err.count("\n") == 1
 
 
-def test_the_advice_of_a_refusal_works_when_followed(motet, trained, tmp_path):
-    (tmp_path / "rows.csv").write_text("age,chol,sex\n50,200,f\n50,high,f\n")
+@pytest.mark.parametrize(
+    ("last", "advice", "said"),
+    [
+        ("50,high,f", "--na high", "a missing value was filled in 1 row"),
+        ("50,200,f,9", "--bad-rows skip", "1 row of rows.csv with too many or too few cells"),
+    ],
+)
+def test_the_advice_of_a_refusal_works_when_followed(last, advice, said, motet, trained, tmp_path):
+    (tmp_path / "rows.csv").write_text(f"age,chol,sex\n50,200,f\n{last}\n")
     refused = motet("predict", trained / "models" / "north", "rows.csv")
-    assert "--na high" in refused.err
-    done = motet("predict", trained / "models" / "north", "rows.csv", "--na", "high")
+    assert f"`{advice}`" in refused.err
+    done = motet("predict", trained / "models" / "north", "rows.csv", *advice.split())
     assert done.code == 0
-    assert "a missing value was filled in 1 row" in done.err
+    assert said in done.err
 
 
 # ---- Cards against other results ----------------------------------------------------------------

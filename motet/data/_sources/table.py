@@ -21,6 +21,7 @@ from motet.data._tables.options import (
     standardize_of,
 )
 from motet.data._tables.preparing import Prepared, prepare
+from motet.data._tables.reading_options import checked, listed
 from motet.data._tables.sources import open_source
 from motet.data._tables.suggesting import Suggestion, suggest
 from motet.errors import RequestError
@@ -201,18 +202,6 @@ def names_in(path: Any, **given: Any) -> list[str]:
 
 
 def _how_to_read(given: Mapping[str, Any], client: str | None, options: TableOptions) -> HowToRead:
-    if given["bad_rows"] not in ("error", "skip"):
-        raise RequestError(
-            f'bad_rows must be "error" or "skip", got {given["bad_rows"]!r}.', option="bad_rows"
-        )
-    if given["decimal"] not in (None, ".", ","):
-        raise RequestError(
-            f'decimal must be "." or ",", got {given["decimal"]!r}.', option="decimal"
-        )
-    if given["skip_rows"] < 0:
-        raise RequestError(
-            f"skip_rows must be 0 or more; got {given['skip_rows']}.", option="skip_rows"
-        )
     if not given["rare"] >= 0:
         raise RequestError(f"rare must be 0 or more; got {given['rare']}.", option="rare")
     if "%" not in (given["date_format"] or "%"):
@@ -222,13 +211,7 @@ def _how_to_read(given: Mapping[str, Any], client: str | None, options: TableOpt
         )
     codes = [name.strip() for names in options.categorical for name in (names, *names.split(","))]
     return HowToRead(
-        encoding=given["encoding"],
-        delimiter=_delimiter(given["delimiter"]),
-        decimal=given["decimal"],
-        sheet=given["sheet"],
-        skip_rows=given["skip_rows"],
-        columns=_header(given["columns"]),
-        bad_rows=given["bad_rows"],
+        **checked(given),
         na=options.na,
         # Codes such as 007 or 250.00 are names, not numbers.
         as_text=tuple(filter(None, [client, *codes, *options.ordinal])),
@@ -242,46 +225,21 @@ def _options(given: Mapping[str, Any], known: Sequence[str] | None = None) -> Ta
     Before the table is open nothing is known, and dates are not looked at.
     """
     features, names = given["features"], set(known or ())
-    targets = _listed(given["target"])
+    targets = listed(given["target"])
     if not targets:
         raise RequestError("expected a column to predict, got an empty list.")
     return TableOptions(
         target=targets[0],
         more_targets=targets[1:],
-        features=None if features is None else _listed(features),
-        drop=_listed(given["drop"]),
-        categorical=_listed(given["categorical"]),
+        features=None if features is None else listed(features),
+        drop=listed(given["drop"]),
+        categorical=listed(given["categorical"]),
         ordinal=ordinal_of(given["ordinal"], names),
         dates={} if known is None else dates_of(given["dates"], names),
         labels={k: str(v) for k, v in pairs_of(given["labels"], "labels").items()},
         units={k: str(v) for k, v in pairs_of(given["units"], "units", names).items()},
         filling=filling_of(given["missing"], indicators=given["indicators"]),
         standardize=standardize_of(given["standardize"]),
-        na=tuple(str(value) for value in _listed(given["na"])),
+        na=tuple(str(value) for value in listed(given["na"])),
         **{name: given[name] for name in PLAIN},
     )
-
-
-def _listed(names: Sequence[str] | str) -> tuple[str, ...]:
-    """Accept a single name where a list is expected."""
-    return (str(names),) if isinstance(names, str | int | float) else tuple(map(str, names))
-
-
-def _header(columns: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    """Read column names; the command line gives them as one text."""
-    if columns is None:
-        return None
-    listed = _listed(columns)
-    return tuple(listed[0].split(",")) if len(listed) == 1 else listed
-
-
-def _delimiter(text: str | None) -> str | None:
-    """Read a delimiter, which may also be written as a word."""
-    if text is None:
-        return None
-    mark = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(text, text)
-    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
-        raise RequestError(
-            f'delimiter must be one ASCII character, or "tab"; got {text!r}.', option="delimiter"
-        )
-    return mark

@@ -80,7 +80,9 @@ class Lines:
 
         # Not BytesIO, which copies the whole file.
         bytes_in = pyarrow.BufferReader(self.contents)
-        text = io.TextIOWrapper(bytes_in, encoding=self.encoding, errors="replace", newline="")
+        # A byte order mark is not part of the first cell.
+        encoding = "utf-8-sig" if codecs.lookup(self.encoding).name == "utf-8" else self.encoding
+        text = io.TextIOWrapper(bytes_in, encoding=encoding, errors="replace", newline="")
         for _ in range(self.skip):
             text.readline()
         reader, line = csv.reader(text, delimiter=self.delimiter), 0

@@ -68,6 +68,7 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
     contents, repairs = repaired(
         contents, sample, dialect.delimiter, wide=encoding.startswith(("utf-16", "utf-32"))
     )
+    asked = how
     how = replace(
         how,
         skip_rows=how.skip_rows + dialect.skip,
@@ -77,6 +78,8 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
     skipped: list[str] = []
     header = None if how.columns else _other_header(lines)
     if header is not None:
+        if asked.encoding is None and encoding == "utf-8" and not is_utf8(contents):
+            return _in_other_encoding(path, contents, asked)  # pyarrow does not see these names
         repairs = (*repairs, header[1])
         lines = replace(lines, skip=lines.skip + 1, headless=True)
         how = replace(how, columns=header[0], skip_rows=how.skip_rows + 1)
@@ -87,7 +90,7 @@ def _parsed(path: Path, contents: memoryview, encoding: str, how: HowToRead) -> 
                 f"{path} is not {how.encoding} text. Leave the encoding out to detect it, or name "
                 f"another, such as {fix('encoding', 'cp1252')}."
             )
-        return _in_other_encoding(path, contents, how)
+        return _in_other_encoding(path, contents, asked)
     lines = replace(lines, contents=contents)
     remarks = [f"{path.name}: {remark}" for remark in (*repairs, *closed)]
     remarks += [
