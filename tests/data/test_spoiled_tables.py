@@ -94,6 +94,7 @@ SPOILED = {
     "an empty column": ("t.csv", with_column("notes", lambda _: ""), []),
     "a row with too many cells": ("t.csv", text([*ROWS[:7], [*ROWS[7], "x"], *ROWS[8:]]), []),
     "lines before the header": ("t.csv", "Export of 2020\nall wards\n" + text(), []),
+    "a title as wide as the table": ("t.csv", "Export of 2020,,,,\n\nall wards,,,,\n" + text(), []),
     "Excel's first line": ("t.csv", "sep=;\n" + text(delimiter=";"), []),
     "spaces around names": ("t.csv", text(header=[f" {name} " for name in HEADER]), []),
     "cells with line breaks": ("t.csv", text(put(2, "hospital", '"Zürich"')), []),

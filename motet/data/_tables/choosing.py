@@ -17,6 +17,7 @@ from motet.data._tables.sniffing import DELIMITERS
 from motet.errors import DataError, RequestError, nearest
 
 RARE_DELIMITERS = (":", "^", "~", " ")  # never guessed: they are frequent in text
+MOST_TITLE_LINES = 20  # above a header
 
 
 def with_commas(options: TableOptions, table: Any) -> TableOptions:
@@ -225,4 +226,16 @@ def _headless_hint(table: Any, asked: str) -> str:
             f" The table has one column only, and its name contains {marks[0]!r}; if that is the "
             f"delimiter, say so with {fix('delimiter', mark)}."
         )
-    return f" {_naming(table, asked)}" if looks_like_data(names) else ""
+    return f" {_naming(table, asked)}" if looks_like_data(names) else _title_hint(table, asked)
+
+
+def _title_hint(table: Any, asked: str) -> str:
+    """Say how to skip a title above the header, if the name is in one of the first rows."""
+    columns = [column.to_pylist() for column in table.slice(0, MOST_TITLE_LINES).columns]
+    for skipped, cells in enumerate(zip(*columns, strict=True), start=1):
+        if asked in cells:
+            return (
+                f" It is in the table's row {skipped}, though; if that is the header, skip what is "
+                f"above it with {fix('skip_rows', skipped)}."
+            )
+    return ""
