@@ -190,8 +190,14 @@ def suggestions(path: Any, **given: Any) -> list[Suggestion]:
     opened, client_column = open_source(path, _how_to_read(given, client, options), client)
     options = _options(given, opened.table.column_names)
     split = given["split"] if isinstance(given["split"], str) else None
-    has_header = opened.has_header
-    chosen = choose_columns(opened.table, client_column, split, options, has_header=has_header)
+    chosen = choose_columns(
+        opened.table,
+        client_column,
+        split,
+        options,
+        has_header=opened.has_header,
+        row_name=opened.row_name,
+    )
     return suggest(opened.table, chosen, client_column, options, opened.decimal)
 
 

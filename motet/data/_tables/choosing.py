@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motet._core.visible_text import visible
-from motet.data._tables.cells import Cells, numbers_of, same_spelling
+from motet.data._tables.cells import Cells, RowName, numbers_of, same_spelling
 from motet.data._tables.fixes import fix, fixes
 from motet.data._tables.options import TableOptions
 from motet.data._tables.sniffing import DELIMITERS
@@ -54,6 +55,7 @@ def choose_columns(
     options: TableOptions,
     *,
     has_header: bool = True,
+    row_name: RowName | None = None,
 ) -> list[str]:
     """Choose the input columns, and refuse names that the table does not have."""
     roles = _roles(client, split_column, options)
@@ -66,7 +68,8 @@ def choose_columns(
     named = [*options.categorical, *options.ordinal, *options.dates]
     lists = ("features", "categorical", "ordinal", "dates")
     asked = {name: key for key in lists for name in getattr(options, key) or ()}
-    require_columns(table, {**roles, **asked, **roles}, roles=taken, has_header=has_header)
+    wanted = {**roles, **asked, **roles}
+    require_columns(table, wanted, roles=taken, has_header=has_header, row_name=row_name)
     known = {*table.column_names, *taken}
     require_columns(table, {name: "drop" for name in options.drop if name not in known})
     for name in options.units:
@@ -116,6 +119,7 @@ def require_columns(
     roles: Collection[str] = (),
     *,
     has_header: bool = True,
+    row_name: RowName | None = None,
 ) -> None:
     """Refuse a table that does not have each of the columns exactly once.
 
@@ -124,6 +128,7 @@ def require_columns(
         columns: The columns, with the options that ask for them if they are known.
         roles: Those that cannot be left out, such as the client's.
         has_header: Whether the names are a line of a file, which another may replace.
+        row_name: Names a row by its line; None where that is not known.
     """
     counted = Counter(table.column_names)
     for column in columns:
@@ -135,9 +140,11 @@ def require_columns(
             )
         if not counted[column]:
             option = columns[column] if isinstance(columns, Mapping) else None
+            hint = _headless_hint(table, column)
+            if not hint and has_header and row_name is not None:
+                hint = _title_hint(table, column, row_name)
             raise RequestError(
-                f'the table has no column "{column}"; '
-                f"{nearest(column, table.column_names)}.{_headless_hint(table, column)}",
+                f'the table has no column "{column}"; {nearest(column, table.column_names)}.{hint}',
                 option=option,
             )
 
@@ -226,16 +233,17 @@ def _headless_hint(table: Any, asked: str) -> str:
             f" The table has one column only, and its name contains {marks[0]!r}; if that is the "
             f"delimiter, say so with {fix('delimiter', mark)}."
         )
-    return f" {_naming(table, asked)}" if looks_like_data(names) else _title_hint(table, asked)
+    return f" {_naming(table, asked)}" if looks_like_data(names) else ""
 
 
-def _title_hint(table: Any, asked: str) -> str:
+def _title_hint(table: Any, asked: str, row_name: RowName) -> str:
     """Say how to skip a title above the header, if the name is in one of the first rows."""
     columns = [column.to_pylist() for column in table.slice(0, MOST_TITLE_LINES).columns]
-    for skipped, cells in enumerate(zip(*columns, strict=True), start=1):
-        if asked in cells:
+    for row, cells in enumerate(zip(*columns, strict=True)):
+        line = re.search(r"\d+", row_name(row))
+        if asked in cells and line is not None:
             return (
-                f" It is in the table's row {skipped}, though; if that is the header, skip what is "
-                f"above it with {fix('skip_rows', skipped)}."
+                f" It is in {row_name(row)}, though; if that is the header, skip the lines above "
+                f"it with {fix('skip_rows', int(line[0]) - 1)}."
             )
     return ""

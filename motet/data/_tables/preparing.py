@@ -70,7 +70,12 @@ def prepare(
         opened.table, with_commas(options, opened.table), client, split_column
     )
     chosen = choose_columns(
-        opened.table, client, split_column, options, has_header=opened.has_header
+        opened.table,
+        client,
+        split_column,
+        options,
+        has_header=opened.has_header,
+        row_name=opened.row_name,
     )
     table, row_name = opened.table, opened.row_name
     remarks = [*opened.remarks, *renamed]
