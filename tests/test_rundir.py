@@ -405,9 +405,9 @@ def test_a_wrong_request_makes_no_directory(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
+def test_a_directory_below_a_file_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match=r"cannot be written: .*--out"):
+    with pytest.raises(StateError, match=r"--out expects a directory; .*file is a file"):
         begin(experiment(rounds=0), tmp_path / "file" / "run")
 
 
