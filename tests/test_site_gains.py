@@ -8,6 +8,7 @@ from scipy import stats
 
 from motet._verdict.chance import UNKNOWN
 from motet._verdict.judging import Judgement
+from motet._verdict.seed_luck import due_to_examples, largest_of, own_luck, seed_luck
 from motet._verdict.site_gains import (
     SiteGain,
     SiteState,
@@ -16,7 +17,7 @@ from motet._verdict.site_gains import (
     site_states,
 )
 from motet._verdict.sites import site_verdicts
-from motet._verdict.spreads import known
+from motet._verdict.spreads import estimated, known
 
 NO_LUCK = known(np.zeros(1))
 
@@ -26,8 +27,9 @@ def differences(gained, lost, same, seeds=1):
     return np.repeat(np.array(column)[:, None], seeds, axis=1)
 
 
-def judged(*sites, margin=0.05, luck=NO_LUCK):
-    found = site_gains(sites, common=luck, margin=margin, bounded=True)
+def judged(*sites, margin=0.05, luck=None):
+    luck = luck or seed_luck([sites], methods=2)[0]
+    found = site_gains(sites, luck=(luck, luck), margin=margin, bounded=True)
     return found, site_states(found), site_states(found, in_runs=True)
 
 
@@ -103,6 +105,36 @@ def test_seeds_that_disagree_at_one_site_make_that_site_uncertain():
     assert found[-1].high - found[-1].low > 1.5 * (found[0].high - found[0].low)
 
 
+def noisy(rng, examples, luck, seeds=2):
+    """Draw gains of single examples, with luck of each seed: [examples, seeds]."""
+    return luck + rng.normal(size=(examples, seeds))
+
+
+def test_luck_that_all_sites_share_counts_as_the_largest_of_all_methods():
+    luck = estimated(np.array([1.0, 4.0]), np.array([2.0, 30.0]))
+    largest = largest_of(luck, 7)
+    for risk in (0.05, 0.01):  # that any of seven is so large, at most seven times that of one
+        assert (largest.reach(risk / 2) > 0.9 * luck.reach(risk / 2 / 7)).all()
+    assert largest_of(luck, 1).reach(0.01) == pytest.approx(luck.reach(0.01))
+
+
+def test_pairs_tell_each_other_that_sites_have_no_luck_of_their_own():
+    rng = np.random.default_rng(1)
+    pairs = [[noisy(rng, n, 0.0) for n in (5, 12, 40, 400, 900)] for _ in range(8)]
+    one = np.mean([own_luck([pair], 9).reach(0.025) for pair in pairs])
+    together = own_luck(pairs, 9).reach(0.025)
+    assert together.mean() < 0.9 * one
+
+
+def test_a_tiny_site_borrows_the_noise_of_an_example_from_the_others():
+    rng = np.random.default_rng(2)
+    sites = [noisy(rng, n, 0.0, seeds=3) for n in (300, 300, 300)]
+    unchanged = np.ones((2, 3))  # two examples that happen not to differ from seed to seed
+    noise = due_to_examples([*sites, unchanged])
+    assert noise[:3] == pytest.approx(1 / 300, rel=0.2)
+    assert 0.2 < noise[3] < 0.6
+
+
 def test_many_sites_ask_for_more_evidence():
     site = differences(9, 0, 60, 3)
     few, many = judged(site)[1][0], judged(site, *[differences(3, 3, 60, 3)] * 200)[1][0]
@@ -113,7 +145,7 @@ def test_many_sites_ask_for_more_evidence():
 def test_scores_of_any_metric_are_tested_by_student():
     rng = np.random.default_rng(0)
     values = 0.5 + rng.normal(size=(40, 1)) * np.ones((1, 3))
-    (found,) = site_gains([values], common=NO_LUCK, margin=0.1, bounded=False)
+    (found,) = site_gains([values], luck=(NO_LUCK, NO_LUCK), margin=0.1, bounded=False)
     expected = stats.ttest_1samp(values[:, 0], 0).pvalue
     # A little more careful: some examples of any sample weigh more than others.
     assert expected <= found.p_value <= 4 * expected
@@ -122,7 +154,7 @@ def test_scores_of_any_metric_are_tested_by_student():
 def scores(*values):
     column = np.array(values, dtype=float)
     found = site_gains(
-        [np.repeat(column[:, None], 3, 1)], common=NO_LUCK, margin=0.1, bounded=False
+        [np.repeat(column[:, None], 3, 1)], luck=(NO_LUCK, NO_LUCK), margin=0.1, bounded=False
     )
     return found[0], site_states(found)[0].state
 
@@ -166,6 +198,7 @@ def test_an_interval_ends_at_the_largest_gain_that_a_metric_allows():
         low=-0.6,
         high=1.2,
         p_value=0.5,
+        p_cautious=0.5,
         p_same=0.5,
         p_in_runs=0.5,
         p_same_in_runs=0.5,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from motet._verdict.spreads import CAUTIOUS, DOUBT, USUAL, Spread, Trust, known, pooled
+from motet._verdict.spreads import CAUTIOUS, DOUBT, USUAL, Spread, Trust, pooled
 
 SURE = 0.01  # the risk that a whole table contains a false claim
 PROBABLE = 0.03  # the same for claims with "probably"
@@ -43,7 +43,6 @@ class MeanGain:
             average; over other clients and other seeds. 1.0 with one seed or one client.
         p_cautious: The same, trusting less in what pairs of methods tell about each other.
         p_in_runs: The same for these very runs: over other clients only.
-        luck: Variance of the mean that is due to seeds.
         shrunk: Factor of the mean that makes a test as careful as skewed gains ask for.
     """
 
@@ -53,7 +52,6 @@ class MeanGain:
     p_value: float
     p_cautious: float
     p_in_runs: float
-    luck: Spread
     shrunk: float = 1.0
 
 
@@ -64,7 +62,6 @@ UNKNOWN = MeanGain(
     p_value=1.0,
     p_cautious=1.0,
     p_in_runs=1.0,
-    luck=known(np.zeros(1)),
 )
 
 
@@ -131,7 +128,6 @@ class _Spreads:
     """The variance of each pair's mean gain, and its parts."""
 
     clients: Spread
-    seeds: Spread
     total: Spread
     lean: np.ndarray  # skewness of the mean over clients
     total_lean: np.ndarray  # and of the mean over clients and seeds
@@ -143,15 +139,14 @@ def _spreads(parts: Sequence[Parts], methods: int, trust: Trust) -> _Spreads:
     noise = np.array([part.noise for part in parts])
     variances = np.array([part.clients for part in parts])
     own = _own(variances, noise, clients - 1.0, independent, trust).scaled(1 / clients)
-    luck = _luck(parts, methods, trust)
-    total = own.plus(luck)
+    total = own.plus(_luck(parts, methods, trust))
     # The skewness of clients matters as far as the variance is due to clients. What few clients
     # show of it is mostly chance.
     largest = np.maximum(variances, noise)
     share = np.minimum(largest / clients / np.maximum(total.mean(), 1e-300), 1.0)
     skewness = np.array([part.skewness for part in parts]) * clients / (clients + ENOUGH)
     lean = skewness / np.sqrt(clients)
-    return _Spreads(own, luck, total, lean, lean * share**1.5)
+    return _Spreads(own, total, lean, lean * share**1.5)
 
 
 def _own(
@@ -205,7 +200,6 @@ def _tested(means: np.ndarray, parts: Sequence[Parts], methods: int) -> list[Mea
                 p_value=float(p_values[row]) if tested else 1.0,
                 p_cautious=float(p_cautious[row]) if tested else 1.0,
                 p_in_runs=float(p_in_runs[row]) if clients > 1 else 1.0,
-                luck=usual.seeds.taken(np.array([row])),
                 shrunk=float(shrunk[row]),
             )
         )

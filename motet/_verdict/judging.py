@@ -9,8 +9,10 @@ import numpy as np
 
 from motet._verdict.chance import PROBABLE, RISK, SURE, MeanGain, at_least, mean_gains
 from motet._verdict.multiplicity import holm
+from motet._verdict.seed_luck import seed_luck
 from motet._verdict.site_gains import SiteGain, SiteState, site_gains, site_states
 from motet._verdict.site_groups import over_groups
+from motet._verdict.spreads import CAUTIOUS, USUAL, Spread
 from motet._verdict.whole_table import DOUBTFUL, EXPECTED, mean_errors, scores_of
 
 
@@ -106,12 +108,13 @@ def judged(
     cautious = [max(p, unanimous(len(pair.units))) for p, pair in zip(cautious, pairs, strict=True)]
     in_runs = holm([mean.p_in_runs for mean in means], family)
     wanted = [True] * len(pairs) if with_sites is None else with_sites
+    lucks = _lucks(pairs, wanted, methods)
     found = []
     for i, (pair, mean) in enumerate(zip(pairs, means, strict=True)):
         sites: list[SiteGain] = []
-        if wanted[i] and pair.examples is not None:
+        if i in lucks and pair.examples is not None:
             sites = site_gains(
-                pair.examples, common=mean.luck, margin=float(margins[i]), bounded=bounded
+                pair.examples, luck=lucks[i], margin=float(margins[i]), bounded=bounded
             )
         found.append(
             Judgement(
@@ -125,6 +128,24 @@ def judged(
             )
         )
     return found
+
+
+def _lucks(
+    pairs: Sequence[Pair], wanted: Sequence[bool], methods: int
+) -> dict[int, tuple[Spread, Spread]]:
+    """Return the luck of seeds in each site's gain, for the pairs whose sites are judged."""
+    tested = {
+        i: pair.examples
+        for i, (pair, want) in enumerate(zip(pairs, wanted, strict=True))
+        if want and pair.examples
+    }
+    if not tested:
+        return {}
+    usual, cautious = (
+        seed_luck(list(tested.values()), methods=methods, trust=trust)
+        for trust in (USUAL, CAUTIOUS)
+    )
+    return dict(zip(tested, zip(usual, cautious, strict=True), strict=True))
 
 
 def _together(

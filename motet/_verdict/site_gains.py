@@ -2,9 +2,8 @@
 
 The question is whether a site gains on *other examples of its own* and with *other seeds*. The two
 parts of the variance are those of `motet._verdict.chance`, with examples where clients were. The
-part due to seeds has two sources: luck that all sites share (known from the pair's mean gain) and
-luck of this site alone, for which sites borrow from each other (`motet._verdict.spreads`). Nothing
-is borrowed about the gains themselves: a site is judged by its own examples.
+part due to seeds is known from all sites and all pairs together (`motet._verdict.seed_luck`).
+Nothing is borrowed about the gains themselves: a site is judged by its own examples.
 
 Differences of accuracy are -1, 0 or 1, and often nearly all 0. Then Student's t is too sure, and
 the p-value is the larger of his and of an exact sign-flip test over examples, which is McNemar's
@@ -26,7 +25,7 @@ import numpy as np
 
 from motet._verdict.chance import RISK, SURE, two_sided
 from motet._verdict.multiplicity import benjamini_hochberg, holm
-from motet._verdict.spreads import LEAST, Spread, estimated, pooled
+from motet._verdict.spreads import LEAST, Spread, estimated
 
 State = Literal["helped", "harmed", "no difference", "cannot tell"]
 HINT = 0.05  # share of sites with "probably" that may be no different
@@ -43,6 +42,7 @@ class SiteGain:
         low: Lower end of the 95% interval; NaN with fewer than two examples.
         high: Upper end.
         p_value: Chance of a gain this large, in either direction, if there were none.
+        p_cautious: The same, trusting less in what pairs of methods tell about each other.
         p_same: Chance of a gain this small, if it were as large as the margin.
         p_in_runs: As `p_value`, for these very runs: over other examples only.
         p_same_in_runs: As `p_same`, for these very runs.
@@ -54,6 +54,7 @@ class SiteGain:
     low: float
     high: float
     p_value: float
+    p_cautious: float
     p_same: float
     p_in_runs: float
     p_same_in_runs: float
@@ -73,13 +74,14 @@ CANNOT_TELL = SiteState("cannot tell")
 
 
 def site_gains(
-    values: Sequence[np.ndarray], *, common: Spread, margin: float, bounded: bool
+    values: Sequence[np.ndarray], *, luck: tuple[Spread, Spread], margin: float, bounded: bool
 ) -> list[SiteGain]:
     """Test the gain of every site for one pair of methods.
 
     Args:
         values: Differences [examples, seeds] of each site, all with the same seeds.
-        common: Variance of the pair's mean gain that is due to seeds, one row.
+        luck: Variance of each site's gain that is due to seeds: as it is usually known, and
+            trusting less in what pairs of methods tell about each other.
         margin: Gains smaller than this do not matter.
         bounded: Whether differences are between -1 and 1, as those of accuracy are.
     """
@@ -89,15 +91,16 @@ def site_gains(
     means = np.array([part.mean for part in parts])
     seeds = values[0].shape[1]
     own = estimated(*np.array([(part.error, part.freedom) for part in parts]).T)
-    total = own.plus(_seed_spread(values, parts, common)) if seeds > 1 else own
+    total, cautious = (own.plus(part) if seeds > 1 else own for part in luck)
     lean = np.array([part.lean for part in parts])
     share = np.minimum(np.array([p.error for p in parts]) / np.maximum(total.mean(), 1e-300), 1.0)
     exact = np.array([sign_flips(v) if bounded else _coins(v) for v in values])
     below = np.array([_too_few_changes(part, margin, bounded=bounded) for part in parts])
     in_runs = np.maximum(two_sided(means, own, lean), exact)
     everywhere = np.maximum(two_sided(means, total, lean * share**1.5), exact)
+    careful = np.maximum(two_sided(means, cautious, lean * share**1.5), everywhere)
     same_in_runs = np.maximum(_within(means, own, margin), below)
-    same = np.maximum(_within(means, total, margin), below)
+    same = np.maximum(_within(means, cautious, margin), below)
     reach = total.reach(RISK / 2)
     gains = []
     for i, part in enumerate(parts):
@@ -108,6 +111,7 @@ def site_gains(
                 low=part.mean - float(reach[i]) if tested else math.nan,
                 high=part.mean + float(reach[i]) if tested else math.nan,
                 p_value=float(everywhere[i]) if tested and seeds > 1 else 1.0,
+                p_cautious=float(careful[i]) if tested and seeds > 1 else 1.0,
                 p_same=float(same[i]) if tested and seeds > 1 else 1.0,
                 p_in_runs=float(in_runs[i]) if tested else 1.0,
                 p_same_in_runs=float(same_in_runs[i]) if tested else 1.0,
@@ -129,8 +133,9 @@ def site_states(gains: Sequence[SiteGain], *, in_runs: bool = False) -> list[Sit
         in_runs: Judge these very runs, without a claim about other seeds.
     """
     p_values = [gain.p_in_runs if in_runs else gain.p_value for gain in gains]
+    cautious = [gain.p_in_runs if in_runs else gain.p_cautious for gain in gains]
     same = [gain.p_same_in_runs if in_runs else gain.p_same for gain in gains]
-    sure, probable, alike = holm(p_values), benjamini_hochberg(p_values), holm(same)
+    sure, probable, alike = holm(cautious), benjamini_hochberg(p_values), holm(same)
     states = []
     for gain, p, hint, p_same in zip(gains, sure, probable, alike, strict=True):
         if p < SURE or (hint < HINT and p_same >= SURE):
@@ -182,29 +187,26 @@ class _Parts:
 
     mean: float
     error: float  # variance of the mean that is due to examples
-    both: float  # variance of a seed's mean that is due to examples
     lean: float  # skewness of the mean
     freedom: float  # degrees of freedom of `error`
     examples: int
 
 
 def _parts(values: np.ndarray, *, bounded: bool) -> _Parts:
-    examples, seeds = values.shape
+    examples = len(values)
     if not examples or not np.isfinite(values).all():
-        return _Parts(math.nan, 0.0, 0.0, 0.0, 1.0, 0)
+        return _Parts(math.nan, 0.0, 0.0, 1.0, 0)
     of_examples = values.mean(1)
     mean = float(of_examples.mean())
     centred = of_examples - mean
     variance = float((centred**2).sum()) / max(examples - 1, 1)
     if bounded:  # one more example that changes, half of them each way (Agresti and Min, 2005)
         variance = max(variance, (float((of_examples**2).sum()) + 1) / (examples + 2) - mean**2)
-    rest = values - of_examples[:, None] - values.mean(0) + mean
-    both = float((rest**2).sum()) / max((examples - 1) * (seeds - 1), 1) / examples
     scale = float((centred**2).mean()) ** 1.5
     skewness = float((centred**3).mean()) / scale if scale > 0 else 0.0
     freedom = float(max(examples - 1, 1)) if bounded else _freedom(centred)
     lean = skewness / math.sqrt(examples)
-    return _Parts(mean, variance / examples, both, lean, freedom, examples)
+    return _Parts(mean, variance / examples, lean, freedom, examples)
 
 
 def _freedom(centred: np.ndarray) -> float:
@@ -222,22 +224,6 @@ def _freedom(centred: np.ndarray) -> float:
 def _coins(values: np.ndarray) -> float:
     """Return the chance that coins in place of the examples that differ would all fall alike."""
     return 0.5 ** (max(int(np.count_nonzero(values.mean(1))), 1) - 1)
-
-
-def _seed_spread(values: Sequence[np.ndarray], parts: Sequence[_Parts], common: Spread) -> Spread:
-    """Return the variance of each site's gain that is due to seeds: shared luck and its own."""
-    seeds = values[0].shape[1]
-    sites = len(values)
-    if sites == 1:  # then the mean gain is this site's
-        return common
-    table = np.array([v.mean(0) if len(v) else np.zeros(seeds) for v in values])
-    table = np.nan_to_num(table)
-    rest = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
-    variances = (rest**2).sum(1) / (seeds - 1) * sites / (sites - 1)
-    explained = np.array([part.both for part in parts])  # by examples: counted already
-    freedom = np.full(sites, seeds - 1.0)
-    alone = pooled(variances, freedom, independent=sites - 1, explained=explained)
-    return alone.scaled(1 / seeds).plus(common)
 
 
 def _within(means: np.ndarray, spread: Spread, margin: float) -> np.ndarray:
