@@ -13,7 +13,7 @@ import platform
 
 # The numbers of these options in malloc.h, and bytes.
 _OPTIONS = {
-    -2: 64 * 2**20,  # M_TOP_PAD: a thread's area of so many bytes is kept although it is empty
+    -2: 2**20,  # M_TOP_PAD: taken from the system beyond what is needed, by each thread
     -1: 64 * 2**20,  # M_TRIM_THRESHOLD: as much may be free at the end of an area
     -3: 32 * 2**20,  # M_MMAP_THRESHOLD: larger blocks come from the system; no version allows more
 }
